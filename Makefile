@@ -1,0 +1,54 @@
+# One command each; `make help` lists them. Everything runs inside .venv, which `setup` builds from the lock file.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup up test test-slow check lint bench bench-smoke docs lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.venv/.done: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "hexcloud needs Python 3.11 or newer: make PYTHON=python3.11 setup")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $@
+
+setup: .venv/.done ## Build .venv from the lock file
+
+up: setup ## Run the main job on this machine to its end (about 10 minutes) and print the report
+	$(BIN)/hexcloud up examples/main_job.yaml --yes
+
+test: setup ## Pass all tests of the default tier
+	$(BIN)/pytest
+
+test-slow: setup ## The slow tier: whole runs with real processes
+	$(BIN)/pytest -m slow
+
+lint: setup ## Format, ruff, mypy strict, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test ## Everything a pull request must pass (house rules are tests: tests/layout)
+
+bench: setup ## Run every benchmark
+	@for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+bench-smoke: setup ## Run every benchmark on small inputs
+	@for file in benchmarks/*.py; do $(BIN)/python $$file --smoke || exit 1; done
+
+docs: setup ## Write docs/cli.md from the program itself
+	$(BIN)/python docs/generate_cli.py
+
+lock: ## Write requirements.lock anew from pyproject.toml (base and dev)
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet "torch==2.13.0" && .venv-lock/bin/pip install --quiet ".[dev]"
+	.venv-lock/bin/pip freeze --exclude hexcloud | sed 's/+cpu$$//' > requirements.lock
+	rm -rf .venv-lock
+
+clean: ## Remove what the tools left
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,1 @@
+"""The outside world: markets, clouds, provisioners, engines, store, timer, files."""

@@ -1,0 +1,1 @@
+"""Who rents machines: real process trees on this machine, and clouds."""

@@ -1,0 +1,93 @@
+"""One SQLAlchemy engine per file and process: WAL, so that readers in other processes never stop the writer."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from pydantic import ValidationError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from hexcloud.adapters.store.schema import METADATA, SCHEMA, VERSION
+from hexcloud.domain.errors import StoreError
+
+_BUSY_TIMEOUT_MS = 10_000
+"""A write takes milliseconds; one that waits this long for its turn will not get it."""
+
+_PRAGMAS = (
+    f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # the intent to rent must survive a power cut, or a machine is forgotten
+    "PRAGMA foreign_keys = ON",
+)
+
+
+@cache
+def engine_of(path: Path) -> Engine:
+    """Return this process's engine for a file. Opens nothing yet."""
+    engine = create_engine(URL.create("sqlite", database=str(path)))
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction that sees one moment of the file and blocks nobody. Raises StoreError."""
+    with _as_store_error(engine), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction that holds the writer's place from its first line. Raises StoreError."""
+    with _as_store_error(engine), engine.execution_options(is_writer=True).begin() as connection:
+        yield connection
+
+
+def prepare_schema(engine: Engine) -> None:
+    """Create what is missing. Raises StoreError when the file was made by a newer hexcloud."""
+    with reading(engine) as connection:
+        version = _version(connection)
+    if version is None:
+        with writing(engine) as connection:
+            version = _version(connection)
+            if version is None:
+                METADATA.create_all(connection)
+                connection.execute(insert(SCHEMA).values(version=VERSION))
+                version = VERSION
+    if version > VERSION:
+        raise StoreError(
+            f"{engine.url.database}: written by a newer hexcloud (schema {version}, this one knows {VERSION}); "
+            "upgrade hexcloud or choose another run folder"
+        )
+
+
+def _version(connection: Connection) -> int | None:
+    if not inspect(connection).has_table(SCHEMA.name):
+        return None
+    version: int = connection.execute(select(SCHEMA.c.version)).scalar_one()
+    return version
+
+
+def _prepare(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin` says, not where the driver guesses
+    for pragma in _PRAGMAS:
+        connection.execute(pragma).close()
+
+
+def _begin(connection: Connection) -> None:
+    # A transaction that reads first and writes later cannot wait for its turn in SQLite, so writers queue at once.
+    is_writer = connection.get_execution_options().get("is_writer", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
+
+
+@contextmanager
+def _as_store_error(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, ValidationError) as error:
+        raise StoreError(f"{engine.url.database}: {error}") from error

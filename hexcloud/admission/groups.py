@@ -1,0 +1,157 @@
+"""GroupBook: groups under way, from the first lease to the step that trains them.
+
+A group is in exactly one place: open (samples missing), ready (complete) or training. It leaves by being trained,
+dropped (too old) or filtered (no variance), and then stops counting at once.
+"""
+
+import heapq
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.sample import Group, Sample
+
+EPOCH_STRIDE = 1_000_000_000
+"""A book begun in epoch e counts group ids from e * EPOCH_STRIDE: no lease id is given twice in a run."""
+
+
+class Prompt(NamedTuple):
+    """What a group's samples answer, and what the verifier needs to score them."""
+
+    ids: tuple[int, ...]
+    answer: str
+
+
+class Parked(NamedTuple):
+    """The response tokens of an unfinished sample, all from its start; equally long."""
+
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    versions: tuple[int, ...] = ()
+
+
+NOTHING = Parked()
+
+
+def lease_id(group: GroupId, index: int) -> LeaseId:
+    """Return the one spelling of a sample's identity."""
+    return LeaseId(f"{group}.{index}")
+
+
+@dataclass(slots=True)
+class OpenGroup:
+    """One group with what is known of its samples. `attempts` holds the next attempt number of each sample."""
+
+    id: GroupId
+    prompt: Prompt
+    due_step: int
+    attempts: list[int]
+    parked: dict[int, Parked] = field(default_factory=dict)
+    samples: dict[int, Sample] = field(default_factory=dict)
+    oldest_version: int | None = None
+    """Of the finished samples."""
+
+    def add(self, sample: Sample) -> None:
+        """Keep a finished sample."""
+        oldest = sample.oldest_version
+        self.oldest_version = oldest if self.oldest_version is None else min(oldest, self.oldest_version)
+        self.samples[sample.index] = sample
+        self.parked.pop(sample.index, None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all samples are finished."""
+        return len(self.samples) == len(self.attempts)
+
+    @property
+    def has_variance(self) -> bool:
+        """Whether rewards differ: without that, GRPO's advantage is zero and the group teaches nothing."""
+        return len({sample.reward for sample in self.samples.values()}) > 1
+
+    def missing(self) -> tuple[int, ...]:
+        """Return the indices of unfinished samples."""
+        return tuple(index for index in range(len(self.attempts)) if index not in self.samples)
+
+    def closed(self) -> Group:
+        """Return the complete group as the trainer gets it."""
+        return Group(id=self.id, samples=tuple(self.samples[index] for index in range(len(self.attempts))))
+
+
+class GroupBook:
+    """All groups under way, the samples that wait for a worker, and the groups that wait for the trainer."""
+
+    def __init__(self, group_size: int, epoch: int) -> None:
+        self.live: dict[GroupId, OpenGroup] = {}
+        """Open and ready groups, oldest first."""
+        self.training: tuple[Group, ...] = ()
+        self._group_size = group_size
+        self._next_id = epoch * EPOCH_STRIDE
+        self._waiting: list[tuple[GroupId, int]] = []
+        self._ready: list[tuple[int, GroupId]] = []
+        self._ready_ids: set[GroupId] = set()
+
+    @property
+    def outstanding(self) -> int:
+        """Samples of all groups under way, whole groups, the batch being trained included."""
+        return self._group_size * (len(self.live) + len(self.training))
+
+    @property
+    def ready_count(self) -> int:
+        """Groups that wait for the trainer."""
+        return len(self._ready_ids)
+
+    def open(self, prompt: Prompt, due_step: int) -> OpenGroup:
+        """Admit a new group; all its samples wait for a worker."""
+        group = OpenGroup(GroupId(self._next_id), prompt, due_step, [0] * self._group_size)
+        self._next_id += 1
+        self.live[group.id] = group
+        for index in range(self._group_size):
+            heapq.heappush(self._waiting, (group.id, index))
+        return group
+
+    def first_waiting(self) -> tuple[OpenGroup, int] | None:
+        """Return the sample to lease next, oldest group first (so a lost sample goes before new ones), or None."""
+        while self._waiting:
+            group_id, index = self._waiting[0]
+            group = self.live.get(group_id)
+            if group is not None:
+                return group, index
+            heapq.heappop(self._waiting)  # its group was dropped
+        return None
+
+    def pop_waiting(self) -> None:
+        """Remove what `first_waiting` returned: it was leased."""
+        heapq.heappop(self._waiting)
+
+    def requeue(self, group: OpenGroup, index: int) -> None:
+        """Let an unfinished sample wait again, under a new attempt number."""
+        group.attempts[index] += 1
+        heapq.heappush(self._waiting, (group.id, index))
+
+    def mark_ready(self, group: OpenGroup) -> None:
+        """Let a complete group wait for the trainer, oldest data first."""
+        assert group.oldest_version is not None
+        heapq.heappush(self._ready, (group.oldest_version, group.id))
+        self._ready_ids.add(group.id)
+
+    def discard(self, group: OpenGroup) -> None:
+        """Let a group go: dropped or filtered. It stops counting at once."""
+        del self.live[group.id]
+        self._ready_ids.discard(group.id)
+
+    def take(self, count: int) -> tuple[Group, ...]:
+        """Move the `count` ready groups with the oldest data into training and return them; so many must be ready."""
+        taken: list[Group] = []
+        while len(taken) < count:
+            _, group_id = heapq.heappop(self._ready)
+            if group_id not in self._ready_ids:
+                continue  # it was dropped while it waited
+            self._ready_ids.remove(group_id)
+            taken.append(self.live.pop(group_id).closed())
+        self.training = tuple(taken)
+        return self.training
+
+    def trained(self) -> tuple[Group, ...]:
+        """Forget the batch in training, published or abandoned, and return it."""
+        groups, self.training = self.training, ()
+        return groups

@@ -1,0 +1,1 @@
+"""Belief: which market rows to trust, and which of two that disagree. Pure."""

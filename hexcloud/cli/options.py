@@ -1,0 +1,43 @@
+"""Options and arguments that several commands share, spelt once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hexcloud.cli.spec import NO_TRACE
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
+Model = Annotated[str | None, typer.Option("--model", help="Model of the catalog.", show_default="Qwen2.5-7B")]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target-throughput", help="Trained tok/s such as 20k, or '5 steps/min', or '3 samples/s'.", show_default="20k"
+    ),
+]
+MaxUsdPerHour = Annotated[float | None, typer.Option("--max-usd-per-hour", help="Cap on the plan's price, USD/h.")]
+PolicyName = Annotated[
+    str | None, typer.Option("--policy", help="A policy's name, or a YAML file.", show_default="cheapest")
+]
+Clouds = Annotated[
+    list[str] | None, typer.Option("--cloud", help="Rent from this cloud only; may be repeated.", show_default="all")
+]
+RunFile = Annotated[Path | None, typer.Option("--run", help="A run.yaml; other options win over it.")]
+RunName = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Id, its beginning, or name of a run.", show_default="the newest")
+]
+StartFile = Annotated[Path | None, typer.Argument(metavar="[RUN.yaml]", help="The run; options win over it.")]
+Steps = Annotated[int | None, typer.Option("--steps", help="Training steps.", show_default="400")]
+Budget = Annotated[float | None, typer.Option("--budget", help="USD for the whole run, teardown included.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", help="Folder for the final model.", show_default="in the run's folder")
+]
+TraceName = Annotated[
+    str | None, typer.Option("--trace", help=f"Price trace: a name, a CSV file, or {NO_TRACE}.", show_default="demo")
+]
+Name = Annotated[str | None, typer.Option("--name", help="Name of the run.", show_default="main")]
+Resume = Annotated[
+    str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run from its last checkpoint.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Leave the run to a process in the background.")]

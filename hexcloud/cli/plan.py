@@ -1,0 +1,60 @@
+"""`hexcloud plan`: what would be rented, for how much, and why not something else."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hexcloud.cli.options import AsJson, Clouds, MaxUsdPerHour, Model, PolicyName, RunFile, Target
+from hexcloud.cli.output import console, print_json
+from hexcloud.cli.planned import make, plan_fields, plan_view
+from hexcloud.cli.spec import spec_of
+
+if TYPE_CHECKING:
+    from hexcloud.planner.explain import WhyNot
+    from hexcloud.wiring import Case
+
+
+def plan(
+    model: Model = None,
+    target_throughput: Target = None,
+    max_usd_per_hour: MaxUsdPerHour = None,
+    policy: PolicyName = None,
+    cloud: Clouds = None,
+    fleet: Annotated[
+        Path | None, typer.Option("--fleet", help="Plan for the machines of this YAML file instead of the market's.")
+    ] = None,
+    why: Annotated[
+        str | None,
+        typer.Option("--why", help="Say why this offer or instance type (* is any text) is not in the plan."),
+    ] = None,
+    run: RunFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the cheapest fleet for a target, its price, its proof and what simpler buyers pay. Rents nothing."""
+    from hexcloud import wiring
+
+    options: dict[str, object] = {
+        "model": model,
+        "target": target_throughput,
+        "max_usd_per_hour": max_usd_per_hour,
+        "policy": policy,
+        "cloud": cloud,
+    }
+    spec = spec_of(run, options)
+    case = wiring.fleet_case(spec, fleet) if fleet else wiring.snapshot_case(spec)
+    planned = make(case, spec.target)
+    answer = _why(why, case) if why else None
+    if as_json:
+        print_json(plan_fields(planned) | ({"why": answer.model_dump(mode="json")} if answer else {}))
+        return
+    out = console()
+    out.print(plan_view(planned))
+    if answer:
+        out.print(f"\nwhy not {why}: {answer.reason}")
+
+
+def _why(pattern: str, case: "Case") -> "WhyNot":
+    from hexcloud.planner.explain import why_not
+
+    return why_not(pattern, case.market, case.workload, case.policy)

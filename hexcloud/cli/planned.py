@@ -1,0 +1,209 @@
+"""Planned: one answer of the planner with its price, its proof and its rivals, and how `plan` and `up` show it."""
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from hexcloud.cli.refusals import RefusedError
+from hexcloud.domain.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hexcloud.domain.market import Market
+    from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
+    from hexcloud.domain.report import BaselineRow
+    from hexcloud.domain.workload import Workload
+    from hexcloud.wiring import Case
+
+_BASELINES_SHOWN = 6
+_REJECTIONS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Line:
+    """Machines of one offer in one role."""
+
+    offer: str
+    role: "Role"
+    count: int
+    usd_per_hour: float
+    """Of all `count` machines."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and everything a user is told about it."""
+
+    case: "Case"
+    result: "PlanResult"
+    baselines: tuple["BaselineRow", ...]
+    solve_s: float
+
+    @property
+    def running_usd_per_hour(self) -> float:
+        """Rent and egress: what the baselines count too. One-off costs are not among it."""
+        allocation = self.result.plan.allocation
+        return allocation.rent_usd_per_hour + allocation.egress_usd_per_hour
+
+    def saving(self, row: "BaselineRow") -> float | None:
+        """Return the share of a baseline's price that the plan saves; None where the baseline cannot do the job."""
+        return None if not row.usd_per_hour else 1 - self.running_usd_per_hour / row.usd_per_hour
+
+
+def make(case: "Case", asked: str | None) -> Planned:
+    """Plan a case. Raises RefusedError with the nearest feasible target, in the unit in which the user asked."""
+    from hexcloud.domain.fleet import FleetState
+    from hexcloud.planner.baselines import baselines
+    from hexcloud.planner.plan import make_plan
+
+    begun = time.perf_counter()
+    try:
+        result = make_plan(case.market, case.workload, case.policy, FleetState())
+    except InfeasibleError as error:
+        raise _in_users_words(error, case, asked) from error
+    solve_s = time.perf_counter() - begun
+    return Planned(case, result, baselines(case.market, case.workload, case.policy), solve_s)
+
+
+def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
+    """Return the plan's machines, trainer first, then rollout by price."""
+    from hexcloud.domain.plan import Role
+
+    allocation = plan.allocation
+    gang = allocation.trainer
+    trainer = Line(gang.column.offer_id, Role.TRAINER, gang.column.nodes, gang.usd_per_hour)
+    rollout = (
+        Line(share.column.offer_id, Role.ROLLOUT, share.count, share.usd_per_hour) for share in allocation.rollout
+    )
+    return (trainer, *sorted(rollout, key=lambda line: (-line.usd_per_hour, line.offer)))
+
+
+def plan_fields(planned: Planned) -> dict[str, object]:
+    """Return the answer of `plan --json`."""
+    from hexcloud.planner.explain import rejected_counts
+
+    case, plan = planned.case, planned.result.plan
+    target = case.policy.target_samples_per_s
+    return {
+        "cost_usd_per_hour": plan.allocation.usd_per_hour,
+        "lower_bound_usd_per_hour": plan.allocation.proof.lower_bound_usd_per_hour,
+        "gap": plan.allocation.proof.gap,
+        "throughput_tokens_per_s": plan.forecast.tokens_per_s,
+        "target_tokens_per_s": target and target * case.workload.tokens_per_sample,
+        "allocation": [
+            {"offer": line.offer, "role": line.role.value, "count": line.count, "usd_per_hour": line.usd_per_hour}
+            for line in allocation_lines(plan)
+        ],
+        "baselines": [{"name": row.name, "usd_per_hour": row.usd_per_hour} for row in planned.baselines],
+        "rejected": [
+            {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
+        ],
+        "solve_s": planned.solve_s,
+        "as_of": newest_price(case.market).isoformat(),
+    }
+
+
+def newest_price(market: "Market") -> datetime:
+    """Return when the newest price of a market was true."""
+    return max((offer.as_of for offer in market.offers), default=market.as_of)
+
+
+def plan_view(planned: Planned) -> "RenderableType":
+    """Return the answer of `plan` for a reader."""
+    from rich.console import Group
+
+    return Group(_machines(planned), _sums(planned), "", _rivals(planned), "", _rejected(planned))
+
+
+def spell_target(samples_per_s: float, workload: "Workload", like: str | None) -> str:
+    """Return a throughput in the unit of the user's own words; tok/s when there were none."""
+    unit = (like or "").lower()
+    if "step" in unit:
+        return f"{samples_per_s / workload.samples_per_step * 60:.4g} steps/min"
+    if re.search(r"samples?\s*/", unit):
+        return f"{samples_per_s:.4g} samples/s"
+    return f"{samples_per_s * workload.tokens_per_sample:.0f} tok/s"
+
+
+def _machines(planned: Planned) -> "RenderableType":
+    from rich.table import Table
+
+    market = planned.case.market
+    table = Table(title=f"Plan at prices of {newest_price(market):%Y-%m-%d}", title_justify="left")
+    table.add_column("offer", overflow="fold")
+    table.add_column("role")
+    for name in ("count", "GPUs", "USD/h"):
+        table.add_column(name, justify="right")
+    for line in allocation_lines(planned.result.plan):
+        offer = market.offer(line.offer)
+        gpus = f"{offer.gpu_count * line.count} x {offer.gpu}" if offer else "?"
+        table.add_row(line.offer, line.role.value, str(line.count), gpus, f"{line.usd_per_hour:.2f}")
+    return table
+
+
+def _sums(planned: Planned) -> str:
+    allocation, forecast = planned.result.plan.allocation, planned.result.plan.forecast
+    parts = (
+        f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour:.2f}, "
+        f"one-off {allocation.one_off_usd_per_hour:.2f}"
+    )
+    bound = allocation.proof.lower_bound_usd_per_hour
+    proof = "" if bound is None else f"; no plan is under {bound:.2f} (gap {allocation.proof.gap:.2%})"
+    target = planned.case.policy.target_samples_per_s
+    wanted = "" if target is None else f" of {target * planned.case.workload.tokens_per_sample:.0f} wanted"
+    return (
+        f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}\n"
+        f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
+        f"staleness   {forecast.staleness:.1f} of {planned.case.workload.eta} versions expected\n"
+        f"solved in   {planned.solve_s:.2f} s"
+    )
+
+
+def _rivals(planned: Planned) -> "RenderableType":
+    from rich.table import Table
+
+    table = Table(title="What simpler buyers pay for the same throughput", title_justify="left")
+    table.add_column("buyer")
+    table.add_column("USD/h", justify="right")
+    table.add_column("you save", justify="right")
+    able = [row for row in planned.baselines if row.usd_per_hour is not None]
+    for row in able[:_BASELINES_SHOWN]:
+        table.add_row(row.name, f"{row.usd_per_hour:.2f}", f"{planned.saving(row) or 0.0:.0%}")
+    if unable := len(planned.baselines) - len(able):
+        table.add_row(f"{unable} more buyers cannot do it at all", "-", "-")
+    return table
+
+
+def _rejected(planned: Planned) -> str:
+    from hexcloud.planner.explain import rejected_counts
+
+    counts = rejected_counts(planned.result.rejections)
+    shown = ", ".join(f"{count} {rule}" for rule, count in list(counts.items())[:_REJECTIONS_SHOWN])
+    return f"not in the plan: {shown or 'nothing'} (--why OFFER says more)"
+
+
+def _in_users_words(error: InfeasibleError, case: "Case", asked: str | None) -> RefusedError:
+    from hexcloud.planner.explain import rule_in_words
+
+    workload = case.workload
+    rows = [f"  {rule}: {rule_in_words(rule)}" for rule in error.rules]
+    target = case.policy.target_samples_per_s
+    head = f"no plan makes {spell_target(target, workload, asked)}" if target and rows else str(error)
+    nearest = spell_target(error.nearest_samples_per_s, workload, asked)
+    fields: dict[str, object] = {"rules": list(error.rules)}
+    if error.nearest_samples_per_s > 0:
+        price = "" if error.nearest_usd_per_hour is None else f" for {error.nearest_usd_per_hour:.2f} USD/h"
+        last = f"the nearest feasible target is {nearest}{price}"
+        fields |= {
+            "nearest_target": nearest,
+            "nearest_tokens_per_s": error.nearest_samples_per_s * workload.tokens_per_sample,
+            "nearest_usd_per_hour": error.nearest_usd_per_hour,
+        }
+    else:
+        last = "no target is feasible under these rules"
+        fields |= {"nearest_target": None, "nearest_tokens_per_s": 0.0, "nearest_usd_per_hour": None}
+    message = "\n".join([head, *(["rules that clash:", *rows] if rows else []), last])
+    return RefusedError(message, "InfeasibleError", fields)

@@ -1,0 +1,118 @@
+"""`hexcloud preflight`: can this machine plan, and can it run the local default?"""
+
+import importlib.util
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import typer
+
+from hexcloud.cli.options import AsJson
+from hexcloud.cli.output import print_json
+from hexcloud.domain.errors import HexcloudError
+
+MIN_MEMORY_GIB = 3.0
+"""A trainer and four rollout processes of the local default, about 0.5 GiB each, and the controller."""
+MIN_DISK_GIB = 1.0
+_LIBRARIES = ("torch", "transformers", "safetensors", "highspy", "networkx", "sqlalchemy", "apscheduler", "uvicorn")
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must be true, and what was found."""
+
+    name: str
+    ok: bool
+    found: str
+
+
+def preflight(as_json: AsJson = False) -> None:
+    """Check this machine, the catalogs and the store. Exit 1 when something would go wrong."""
+    checks = [_run(name, check) for name, check in _CHECKS.items()]
+    if as_json:
+        print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            typer.echo(f"{'ok  ' if check.ok else 'FAIL'} {check.name}: {check.found}")
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def _run(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
+    try:
+        return Check(name, *check())
+    except (HexcloudError, OSError) as error:
+        return Check(name, False, str(error))
+
+
+def _python() -> tuple[bool, str]:
+    return sys.version_info >= (3, 11), sys.version.split()[0]
+
+
+def _libraries() -> tuple[bool, str]:
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    return not missing, f"missing: {', '.join(missing)}" if missing else "all there"
+
+
+def _catalogs() -> tuple[bool, str]:
+    from hexcloud.adapters.files import load_models
+    from hexcloud.adapters.markets.snapshot import SnapshotMarket
+
+    market = SnapshotMarket().market(0.0)
+    findings = f"{len(market.findings)} rows not believed as they stood"
+    found = f"{len(market.offers)} offers of {market.as_of:%Y-%m-%d}, {findings}, {len(load_models())} models"
+    return bool(market.offers), found
+
+
+def _solver() -> tuple[bool, str]:
+    from hexcloud import wiring
+    from hexcloud.domain.fleet import FleetState
+    from hexcloud.domain.run import RunSpec
+    from hexcloud.planner.plan import make_plan
+
+    case = wiring.snapshot_case(RunSpec())
+    plan = make_plan(case.market, case.workload, case.policy, FleetState()).plan
+    return True, f"the default plan costs {plan.allocation.usd_per_hour:.2f} USD/h"
+
+
+def _store() -> tuple[bool, str]:
+    from hexcloud import wiring
+
+    runs = wiring.open_store().runs()
+    return True, f"{wiring.home()}, {len(runs)} runs"
+
+
+def _memory() -> tuple[bool, str]:
+    import psutil
+
+    free_gib = psutil.virtual_memory().available / GIB
+    return free_gib >= MIN_MEMORY_GIB, f"{free_gib:.1f} GiB free, {MIN_MEMORY_GIB:.0f} needed for a local run"
+
+
+def _disk() -> tuple[bool, str]:
+    from hexcloud import wiring
+
+    home = wiring.home()
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    free_gib = shutil.disk_usage(there).free / GIB
+    return free_gib >= MIN_DISK_GIB, f"{free_gib:.1f} GiB free in {there}"
+
+
+def _network() -> tuple[bool, str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return True, f"a server can listen on 127.0.0.1 (tried port {server.getsockname()[1]})"
+
+
+_CHECKS: dict[str, Callable[[], tuple[bool, str]]] = {
+    "python": _python,
+    "libraries": _libraries,
+    "catalogs": _catalogs,
+    "solver": _solver,
+    "store": _store,
+    "memory": _memory,
+    "disk": _disk,
+    "network": _network,
+}

@@ -1,0 +1,36 @@
+"""spec_of: a run.yaml with the command line's options over it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hexcloud.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hexcloud.domain.run import RunSpec
+
+NO_TRACE = "none"
+
+
+def spec_of(path: Path | None, options: Mapping[str, object]) -> "RunSpec":
+    """Return the run that the user asks for. Options that are None or empty were not given. Raises ConfigError."""
+    from pydantic import ValidationError
+
+    from hexcloud.domain.run import RunSpec
+
+    given = {name: value for name, value in options.items() if value not in (None, (), [])}
+    if given.get("trace") == NO_TRACE:
+        given["trace"] = None
+    if path is None:
+        written = RunSpec()
+    else:
+        from hexcloud.adapters.files import load_run_spec
+
+        written = load_run_spec(path)
+    try:
+        return RunSpec.model_validate(written.model_dump() | given)
+    except ValidationError as error:
+        faults = (
+            f"--{'-'.join(map(str, fault['loc']))} {fault['input']!r}: {fault['msg']}" for fault in error.errors()
+        )
+        raise ConfigError("; ".join(faults).replace("_", "-")) from error

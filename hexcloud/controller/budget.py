@@ -1,0 +1,130 @@
+"""Budget: a hard cap, teardown included, with or without a living controller.
+
+The worst case is always counted: every machine at its ceiling price, for as long as it can go on without another word
+from us. What is granted (launches, spend lease) never lets `spent + worst case` pass the cap.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hexcloud.controller.observe import Seen
+from hexcloud.controller.outside import Timing
+from hexcloud.controller.prices import Prices
+from hexcloud.domain.errors import BudgetError
+from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import ExecutionPlan
+from hexcloud.domain.run import RunRecord
+
+SECONDS_PER_HOUR = 3600.0
+CHECKPOINT_STEPS = 20
+"""Steps between two checkpoints: a run that cannot pay for these leaves nothing behind."""
+
+
+@dataclass(frozen=True)
+class Purse:
+    """The money side of one turn."""
+
+    seen: Seen
+    timing: Timing
+    spent_usd: float
+
+    @property
+    def left_usd(self) -> float | None:
+        """What may still be spent; None without a cap."""
+        cap = self.seen.run.policy.budget_usd
+        return None if cap is None else cap - self.spent_usd
+
+    def must_stop(self, nodes: Iterable[Node]) -> bool:
+        """Is it time to checkpoint and tear down, so that the end of the bill stays under the cap?"""
+        timing = self.timing
+        reserve_s = timing.poll_s + timing.checkpoint_s + timing.teardown_s
+        left_usd = self.left_usd
+        return left_usd is not None and self._usd(nodes, reserve_s) >= left_usd
+
+    def must_end(self, nodes: Iterable[Node]) -> bool:
+        """Is there only the money left to end every machine at once?"""
+        left_usd = self.left_usd
+        return left_usd is not None and self._usd(nodes, self.timing.poll_s + self.timing.teardown_s) >= left_usd
+
+    def can_launch(self, nodes: Iterable[Node], offer_id: OfferId) -> bool:
+        """Does the money last for one more machine, even if nobody ever speaks to any of them again?"""
+        left_usd = self.left_usd
+        if left_usd is None:
+            return True
+        new_usd = self._hourly(offer_id) * self._alone_s(None) / SECONDS_PER_HOUR
+        egress_usd = self._egress_hourly() * self.timing.spend_lease_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
+        return new_usd + egress_usd + sum(self._alone_usd(node) for node in nodes) <= left_usd
+
+    def lease_end_wall_s(self, nodes: Iterable[Node]) -> float:
+        """Return until when the fleet may run: the spend lease, or the end of the money if that is sooner."""
+        full_s = self.seen.wall_s + self.timing.spend_lease_s
+        left_usd = self.left_usd
+        if left_usd is None:
+            return full_s
+        fixed_usd, usd_per_hour = 0.0, self._egress_hourly()
+        for node in nodes:
+            usd_per_hour += self._hourly(node.offer_id)
+            fixed_usd += self._hourly(node.offer_id) * self._fixed_s(node) / SECONDS_PER_HOUR
+        if not usd_per_hour:
+            return full_s
+        run_s = max(0.0, left_usd - fixed_usd) / usd_per_hour * SECONDS_PER_HOUR
+        return min(full_s, self.seen.wall_s + run_s / self.seen.run.clock_scale)
+
+    def _usd(self, nodes: Iterable[Node], wall_s: float) -> float:
+        hours = wall_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
+        return (sum(self._hourly(node.offer_id) for node in nodes) + self._egress_hourly()) * hours
+
+    def _alone_usd(self, node: Node) -> float:
+        return self._hourly(node.offer_id) * self._alone_s(node) / SECONDS_PER_HOUR
+
+    def _alone_s(self, node: Node | None) -> float:
+        """Return the run seconds that a machine bills after our last word; None is one not yet asked for."""
+        if node and node.status is NodeStatus.STOPPING:
+            return self.timing.teardown_s * self.seen.run.clock_scale
+        lease_s = self.timing.spend_lease_s * self.seen.run.clock_scale
+        return lease_s + (self._fixed_s(node) if node else self._start_s() + self._exit_s())
+
+    def _fixed_s(self, node: Node) -> float:
+        """Return the run seconds that no spend lease can cut: the rest of the start-up, and the exit."""
+        start_s = 0.0
+        if node.ready_at_s is None:
+            start_s = max(0.0, node.requested_at_s + self._start_s() - self.seen.now_s)
+        return start_s + self._exit_s()
+
+    def _start_s(self) -> float:
+        return self.seen.market.calibration.startup_s
+
+    def _exit_s(self) -> float:
+        return (self.timing.poll_s + self.timing.teardown_s) * self.seen.run.clock_scale
+
+    def _egress_hourly(self) -> float:
+        """Return what the weights cost on their way at most: the gang may train faster than it was asked to."""
+        if self.seen.accepted is None:
+            return 0.0
+        allocation = self.seen.accepted[0].allocation
+        return allocation.egress_usd_per_hour * allocation.trainer.column.samples_per_s / allocation.samples_per_s
+
+    def _hourly(self, offer_id: OfferId) -> float:
+        return self.seen.prices.ceiling(offer_id)
+
+
+def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing) -> float:
+    """Return the least spend that makes sense: start-up, one checkpoint interval or spend lease, and teardown."""
+    prices = Prices(market, {slot.offer_id: slot.usd_per_hour for slot in plan.placement.slots})
+    usd_per_hour = sum(prices.ceiling(slot.offer_id) for slot in plan.placement.slots)
+    work_s = max(CHECKPOINT_STEPS * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
+    end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.teardown_s) * run.clock_scale
+    return usd_per_hour * (market.calibration.startup_s + work_s + end_s) / SECONDS_PER_HOUR
+
+
+def require_budget(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing) -> None:
+    """Raise BudgetError when the run's budget cannot pay the least sensible run; call it before anything is rented."""
+    cap, least = run.policy.budget_usd, least_usd(plan, market, run, timing)
+    if cap is not None and cap < least:
+        raise BudgetError(
+            f"budget {cap:.2f} USD buys nothing useful: start-up, the first checkpoint and teardown of "
+            f"{len(plan.placement.slots)} machines take up to {least:.2f} USD; raise the budget or lower the target",
+            least_usd=least,
+        )

@@ -1,0 +1,42 @@
+"""Journal: the run's history as users read it, written from one place so that every event has both clocks."""
+
+from dataclasses import dataclass
+
+from hexcloud.controller.life import was_lost
+from hexcloud.controller.observe import Seen
+from hexcloud.domain.event import Event
+from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.ports import Store
+
+Field = str | float | int | bool | None
+_KINDS = {
+    NodeStatus.READY: "node_ready",
+    NodeStatus.DRAINING: "node_draining",
+    NodeStatus.STOPPING: "node_stopping",
+    NodeStatus.LOST: "node_lost",
+    NodeStatus.GONE: "node_gone",
+}
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Writes events and node records of one turn. Raises StoreError."""
+
+    store: Store
+    seen: Seen
+
+    def say(self, kind: str, text: str, node: str = "", **fields: Field) -> None:
+        """Append an event."""
+        seen = self.seen
+        event = Event(at_s=seen.now_s, wall_s=seen.wall_s, kind=kind, node=node, text=text, fields=fields)
+        self.store.add_event(seen.run.id, event)
+
+    def save(self, old: Node, new: Node) -> None:
+        """Store a node's new record, and the event of it."""
+        self.store.save_node(new)
+        kind = _KINDS.get(new.status)
+        if was_lost(old, new):
+            kind = "node_lost"
+        if kind and old.status is not new.status:
+            text = f"{new.slot} on {new.offer_id}" + (f": {new.cause}" if new.cause else "")
+            self.say(kind, text, node=new.id, slot=new.slot, role=new.role.value, cause=new.cause)

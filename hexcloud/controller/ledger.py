@@ -1,0 +1,145 @@
+"""Settle: what every machine cost since the last turn. It never understates: in doubt a span is long and dear."""
+
+from dataclasses import dataclass
+
+from hexcloud.controller.memory import Mark, Memory
+from hexcloud.controller.observe import Seen
+from hexcloud.controller.outside import Timing
+from hexcloud.controller.prices import disk_usd_per_hour
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.ledger import CostKind, LedgerEntry
+from hexcloud.domain.market import LinkScope
+from hexcloud.domain.messages import RunView
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.plan import Role
+from hexcloud.estimate.transfer import egress_usd, egress_usd_per_gb, full_bytes
+from hexcloud.planner.distance import scope_between
+from hexcloud.ports import Store
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Span:
+    """A node's time to bill, run clock."""
+
+    node: Node
+    from_s: float
+    to_s: float
+
+
+Marks = dict[tuple[NodeId, CostKind], Mark]
+
+
+def settle(seen: Seen, store: Store, memory: Memory, timing: Timing) -> None:
+    """Write what was spent since the last turn, then keep the view that counts the versions. Raises StoreError."""
+    if memory.marks is None:
+        memory.marks = marks_of(store.ledger(seen.run.id))
+    spans = [span for node in seen.nodes if (span := _span(node, seen, memory.marks, timing))]
+    entries = [entry for span in spans for entry in _machine_entries(span, seen, memory.marks, timing)]
+    entries += _egress_entries(seen, store.view(seen.run.id), memory.marks)
+    if entries:
+        store.add_ledger(seen.run.id, tuple(entries))
+    memory.marks |= marks_of(tuple(entries))
+    memory.marks |= {
+        (span.node.id, CostKind.COMPUTE): Mark(span.to_s, seen.prices.compute(span.node.offer_id)) for span in spans
+    }
+    if seen.view:
+        store.save_view(seen.run.id, seen.view)
+
+
+def marks_of(entries: tuple[LedgerEntry, ...]) -> Marks:
+    """Return up to when each node and kind is billed."""
+    marks: Marks = {}
+    for entry in entries:
+        known = marks.get((entry.node_id, entry.kind))
+        if known is None or entry.to_s >= known.to_s:
+            marks[entry.node_id, entry.kind] = Mark(entry.to_s, entry.usd_per_hour)
+    return marks
+
+
+def _span(node: Node, seen: Seen, marks: Marks, timing: Timing) -> Span | None:
+    """Return the time since the node's last bill, or None when there is nothing to bill (yet)."""
+    mark = marks.get((node.id, CostKind.COMPUTE))
+    is_listed = seen.listed is not None and node.id in seen.listed
+    if not is_listed and (node.status is NodeStatus.GONE or (mark is None and node.status is NodeStatus.REQUESTED)):
+        return None
+    from_s, to_s = (mark.to_s if mark else node.requested_at_s), seen.now_s
+    if seen.listed is not None and not is_listed:
+        to_s = min(to_s, from_s + _alone_s(node, seen, timing))
+    return Span(node, from_s, to_s) if to_s > from_s else None
+
+
+def _alone_s(node: Node, seen: Seen, timing: Timing) -> float:
+    """Return the run seconds that a vanished machine can have outlived its last bill: its spend lease ended it."""
+    start_s = seen.market.calibration.startup_s if node.ready_at_s is None else 0.0
+    return start_s + (timing.spend_lease_s + timing.teardown_s) * seen.run.clock_scale
+
+
+def _machine_entries(span: Span, seen: Seen, marks: Marks, timing: Timing) -> list[LedgerEntry]:
+    """Bill the disk, and rent at the dearer of the prices at both ends of the span.
+
+    When the controller was away for long, a price may have risen and fallen unseen: then rent is billed at its ceiling.
+    """
+    mark = marks.get((span.node.id, CostKind.COMPUTE))
+    rent = max(seen.prices.compute(span.node.offer_id), mark.usd_per_hour if mark else 0.0)
+    if span.to_s - span.from_s > timing.spend_lease_s / 2 * seen.run.clock_scale:
+        rent = max(rent, seen.prices.rent_ceiling(span.node.offer_id))
+    entries = [_entry(span, CostKind.COMPUTE, rent)]
+    disk = disk_usd_per_hour(span.node.offer_id)
+    return [*entries, _entry(span, CostKind.DISK, disk)] if disk else entries
+
+
+def _entry(span: Span, kind: CostKind, usd_per_hour: float) -> LedgerEntry:
+    usd = usd_per_hour * (span.to_s - span.from_s) / SECONDS_PER_HOUR
+    return LedgerEntry(
+        node_id=span.node.id, kind=kind, from_s=span.from_s, to_s=span.to_s, usd_per_hour=usd_per_hour, usd=usd
+    )
+
+
+def _egress_entries(seen: Seen, before: RunView | None, marks: Marks) -> list[LedgerEntry]:
+    """Bill one copy of the weights per published version and region that is not the trainer's, to the head's node."""
+    head = next((node for node in seen.standing() if node.role is Role.TRAINER), None)
+    versions = _versions(seen.view, before)
+    if head is None or not versions:
+        return []
+    mark = marks.get((head.id, CostKind.EGRESS))
+    span = Span(head, mark.to_s if mark else head.requested_at_s, seen.now_s)
+    usd = versions * egress_usd(full_bytes(seen.run.workload.model), _usd_per_gb(head, seen))
+    hours = (span.to_s - span.from_s) / SECONDS_PER_HOUR
+    if not usd or hours <= 0:
+        return []
+    return [_entry(span, CostKind.EGRESS, usd / hours)]
+
+
+def _versions(view: RunView | None, before: RunView | None) -> int:
+    """Return how many versions were published between two views; after a recovery also the one it began with."""
+    if view is None:
+        return 0
+    if before is None:
+        return view.version
+    if view.epoch != before.epoch:
+        return view.version - view.checkpoint_version + 1
+    return view.version - before.version
+
+
+def _usd_per_gb(head: Node, seen: Seen) -> float:
+    """Return the sum of egress prices from the trainer to every region that has a ready rollout node."""
+    offers = {node.offer_id: seen.market.offer(node.offer_id) for node in seen.standing()}
+    source = offers[head.offer_id]
+    targets = {
+        (offer.cloud, offer.region): offer
+        for node in seen.standing()
+        if node.status is NodeStatus.READY and (offer := offers[node.offer_id]) and node.role is Role.ROLLOUT
+    }
+    if source is None:
+        return 0.0
+    return sum(
+        _between(source, offer, seen) for region, offer in targets.items() if region != (source.cloud, source.region)
+    )
+
+
+def _between(source: Offer, target: Offer, seen: Seen) -> float:
+    """Return USD per GB; what leaves for another cloud leaves for the world."""
+    scope = scope_between(source, target) if source.cloud == target.cloud else LinkScope.WORLD
+    return egress_usd_per_gb(seen.market.network, source.cloud, scope)

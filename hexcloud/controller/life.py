@@ -1,0 +1,95 @@
+"""A node's life: what one observation makes of its status. Pure; every rule of ending and loss is here."""
+
+from dataclasses import dataclass
+
+from hexcloud.controller.memory import Memory
+from hexcloud.controller.observe import Seen
+from hexcloud.controller.outside import Timing
+from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.plan import Role
+from hexcloud.domain.run import RunState
+
+_RUNNING = frozenset({NodeStatus.STARTING, NodeStatus.READY})
+OVER = "the run is over"
+"""Cause of an end that is no loss: a node whose work is done exits by itself."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """What the rules of one turn need besides the observation."""
+
+    timing: Timing
+    memory: Memory
+
+    def waited_s(self, node: Node, seen: Seen) -> float:
+        """Return wall seconds since the machine was last asked for; by the run clock after a restart."""
+        at = self.memory.launched_at.get(node.id)
+        if at is not None:
+            return seen.wall_s - at
+        return (seen.now_s - node.requested_at_s) / seen.run.clock_scale
+
+
+def follow(node: Node, seen: Seen, patience: Patience) -> Node:
+    """Return the node as it is after this observation."""
+    new = _follow(node, seen, patience)
+    is_over = seen.run.state is RunState.STOPPING or (seen.is_trained and node.role is Role.ROLLOUT)
+    return new.model_copy(update={"cause": OVER}) if is_over and was_lost(node, new) else new
+
+
+def was_lost(old: Node, new: Node) -> bool:
+    """Did a machine that we wanted end without our asking?"""
+    is_end = old.status in _RUNNING and new.status in {NodeStatus.LOST, NodeStatus.GONE}
+    return is_end and new.cause != OVER
+
+
+def _follow(node: Node, seen: Seen, patience: Patience) -> Node:
+    is_listed = None if seen.listed is None else node.id in seen.listed
+    match node.status:
+        case NodeStatus.GONE:
+            return _moved(node, NodeStatus.STOPPING, "found again after its end") if is_listed else node
+        case NodeStatus.STOPPING | NodeStatus.LOST | NodeStatus.DRAINING:
+            return _gone(node, seen, node.cause) if is_listed is False else node
+        case NodeStatus.REQUESTED:
+            return _moved(node, NodeStatus.STARTING, "") if is_listed else node
+        case _:
+            return _follow_running(node, seen, patience, is_listed)
+
+
+def is_head(node: Node, seen: Seen) -> bool:
+    """Is this the node whose machine runs the coordinator?"""
+    slots = seen.placement.slots if seen.placement else ()
+    return any(slot.name == node.slot and slot.role is Role.TRAINER and slot.rank == 0 for slot in slots)
+
+
+def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool | None) -> Node:
+    waited_s, timing = patience.waited_s(node, seen), patience.timing
+    is_young = node.status is NodeStatus.STARTING and waited_s < timing.visible_s
+    if is_listed is False and not is_young:
+        return _gone(node, seen, "vanished from the provider")
+    if node.status is NodeStatus.STARTING:
+        if seen.node_view(node.id):
+            return node.model_copy(update={"status": NodeStatus.READY, "ready_at_s": seen.now_s})
+        if waited_s > timing.start_s:
+            return _moved(node, NodeStatus.LOST, f"did not register within {timing.start_s:.0f} s")
+        return node
+    silent_s = _silent_s(node, seen, patience)
+    bound_s = timing.silent_trainer_s if node.role is Role.TRAINER else timing.silent_rollout_s
+    return _moved(node, NodeStatus.LOST, f"silent for {silent_s:.0f} s") if silent_s > bound_s else node
+
+
+def _silent_s(node: Node, seen: Seen, patience: Patience) -> float:
+    """Return how long a ready node said nothing. While the coordinator is away only its own machine is to blame."""
+    memory = patience.memory
+    if seen.view is None:
+        away_s = seen.wall_s - memory.answered_at if memory.answered_at is not None else 0.0
+        return away_s if is_head(node, seen) else 0.0
+    heard_at = max(memory.last_word.get(node.id, 0.0), memory.epoch_since)
+    return seen.wall_s - heard_at
+
+
+def _moved(node: Node, status: NodeStatus, cause: str) -> Node:
+    return node.model_copy(update={"status": status, "cause": cause, "gone_at_s": None})
+
+
+def _gone(node: Node, seen: Seen, cause: str) -> Node:
+    return node.model_copy(update={"status": NodeStatus.GONE, "cause": cause, "gone_at_s": seen.now_s})

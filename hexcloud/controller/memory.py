@@ -1,0 +1,97 @@
+"""What a controller remembers between turns. Losing it costs a little patience, never money or a machine."""
+
+import threading
+from dataclasses import dataclass, field
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.ledger import CostKind
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import OfferId
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Up to when a node's bill is in the ledger, and at which price."""
+
+    to_s: float
+    usd_per_hour: float
+
+
+class Requests:
+    """Words from other threads (timer, CLI), taken by the next turn."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._replans: list[str] = []
+        self._stop: str | None = None
+
+    def replan(self, reason: str) -> None:
+        """Ask for a re-plan."""
+        with self._lock:
+            self._replans.append(reason)
+
+    def stop(self, reason: str) -> None:
+        """Ask for the end of the run; the first reason stays."""
+        with self._lock:
+            self._stop = self._stop or reason
+
+    def take_replans(self) -> tuple[str, ...]:
+        """Return the reasons since the last call, each once."""
+        with self._lock:
+            reasons = tuple(dict.fromkeys(self._replans))
+            self._replans.clear()
+        return reasons
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the run shall end, when somebody asked."""
+        with self._lock:
+            return self._stop
+
+
+@dataclass
+class Memory:
+    """Caches, counters and since-whens. Times are wall seconds unless a name says otherwise."""
+
+    market: Market | None = None
+    """The last good one."""
+    prices: dict[OfferId, float] = field(default_factory=dict)
+    """The last price known of every offer ever listed."""
+    marks: dict[tuple[NodeId, CostKind], Mark] | None = None
+    """None until read from the ledger."""
+    baseline: dict[OfferId, float] = field(default_factory=dict)
+    """Prices at the last re-plan: what a price shift is measured against."""
+    unusable: frozenset[OfferId] = frozenset()
+    """Offers that no price makes useful, by the last plan."""
+    blocked: frozenset[OfferId] = frozenset()
+    """Pools that were blocked at the last turn."""
+    refusals: dict[OfferId, int] = field(default_factory=dict)
+    """How often a pool refused us or failed to start, since its last success."""
+    failures: dict[NodeId, int] = field(default_factory=dict)
+    """Launches of a node that failed for a reason nobody knows."""
+    back_offs: dict[NodeId, int] = field(default_factory=dict)
+    """Refused provider calls about a node in a row."""
+    not_before: dict[NodeId, float] = field(default_factory=dict)
+    """When the provider may be asked about a node again."""
+    launched_at: dict[NodeId, float] = field(default_factory=dict)
+    drained_at: dict[NodeId, float] = field(default_factory=dict)
+    last_word: dict[NodeId, float] = field(default_factory=dict)
+    """When a node was last heard of, through the coordinator."""
+    epoch: int | None = None
+    """The coordinator's, at its last answer."""
+    epoch_since: float = 0.0
+    answered_at: float | None = None
+    """When the coordinator last answered, or when this controller began to listen."""
+    admitted: set[NodeId] = field(default_factory=set)
+    revoked: set[NodeId] = field(default_factory=set)
+    """Both since the coordinator's last epoch began."""
+    refused_slots: set[str] = field(default_factory=set)
+    """Slots that the budget did not allow to fill, said once."""
+    placed_at: float = 0.0
+    """When the placement last changed."""
+    stopping_at: float | None = None
+    credentials: str = ""
+    """What the provider said when it refused our account."""
+    pending: list[str] = field(default_factory=list)
+    """Reasons to re-plan that arose while applying."""
+    requests: Requests = field(default_factory=Requests)

@@ -1,0 +1,162 @@
+"""Observe: one turn's picture of market, machines and run. Whatever does not answer is None, never a guess."""
+
+from dataclasses import dataclass
+
+from hexcloud.controller.memory import Memory
+from hexcloud.controller.outside import Ports
+from hexcloud.controller.prices import Prices
+from hexcloud.domain.errors import CredentialsError, EngineError, MarketError, ProvisionError
+from hexcloud.domain.fleet import FleetState, MeasuredLink, Node, NodeId, NodeStatus
+from hexcloud.domain.market import Market
+from hexcloud.domain.messages import NodeView, RunView
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import ExecutionPlan, Placement
+from hexcloud.domain.run import RunRecord
+from hexcloud.ports import Coordinator
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one turn works with."""
+
+    run: RunRecord
+    now_s: float
+    """Run clock, seconds since the epoch."""
+    wall_s: float
+    market: Market
+    prices: Prices
+    nodes: tuple[Node, ...]
+    """Every node the run ever had."""
+    listed: frozenset[NodeId] | None
+    """What exists and bills, by the provider's word; None when it did not answer."""
+    coordinator: Coordinator | None
+    view: RunView | None
+    last_view: RunView | None
+    """The view, or the last one stored when the coordinator does not answer."""
+    accepted: tuple[ExecutionPlan, Placement] | None
+    """The plan in force."""
+
+    @property
+    def placement(self) -> Placement | None:
+        """What the fleet should be; None before the first plan."""
+        return self.accepted[1] if self.accepted else None
+
+    @property
+    def is_trained(self) -> bool:
+        """Are all steps trained, so that only the output remains to be written? Rollout nodes then exit unasked."""
+        return self.last_view is not None and self.last_view.version >= self.run.spec.steps
+
+    def node_view(self, node_id: NodeId) -> NodeView | None:
+        """Return a node as the coordinator knows it."""
+        nodes = self.view.nodes if self.view else ()
+        return next((node for node in nodes if node.node_id == node_id), None)
+
+    def standing(self) -> tuple[Node, ...]:
+        """Return the nodes that the provider has not confirmed as gone."""
+        return tuple(node for node in self.nodes if node.status is not NodeStatus.GONE)
+
+
+def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
+    """Ask everybody once. Raises StoreError, and MarketError while no market was ever read."""
+    now_s, wall_s = ports.clock.now_s(), ports.clock.wall_s()
+    nodes, accepted = ports.store.nodes(run.id), ports.store.plan(run.id)
+    market = _market(now_s, ports, memory)
+    if accepted:
+        memory.prices = {slot.offer_id: slot.usd_per_hour for slot in accepted[1].slots} | memory.prices
+    memory.prices |= {offer.id: offer.usd_per_hour for offer in market.offers}
+    coordinator, view = _coordinator(ports)
+    _listen(view, wall_s, memory)
+    return Seen(
+        run=run,
+        now_s=now_s,
+        wall_s=wall_s,
+        market=market,
+        prices=Prices(market, memory.prices),
+        nodes=nodes,
+        listed=_listed(run, ports, memory),
+        coordinator=coordinator,
+        view=view,
+        last_view=view or ports.store.view(run.id),
+        accepted=accepted,
+    )
+
+
+def fleet_state(seen: Seen, blocks: dict[OfferId, str], ports: Ports) -> FleetState:
+    """Return the fleet as the planner may use it: nodes that drain are as good as gone and fill no slot."""
+    nodes = tuple(node for node in seen.standing() if node.status is not NodeStatus.DRAINING)
+    used = [node.slot for node in seen.nodes]
+    used += [slot.name for slot in seen.placement.slots] if seen.placement else []
+    numbers = [int(tail) for name in used if (tail := name.rpartition("-")[2]).isdigit()]
+    return FleetState(
+        nodes=nodes,
+        links=_links(seen, ports),
+        next_slot=max(numbers, default=-1) + 1,
+        sold_out=blocks,
+    )
+
+
+def _market(now_s: float, ports: Ports, memory: Memory) -> Market:
+    try:
+        memory.market = ports.market.market(now_s)
+    except MarketError:
+        if memory.market is None:
+            raise
+    return memory.market
+
+
+def _listed(run: RunRecord, ports: Ports, memory: Memory) -> frozenset[NodeId] | None:
+    try:
+        return frozenset(ports.provisioner.list_nodes(run.id))
+    except CredentialsError as error:
+        memory.credentials = str(error)
+    except ProvisionError:
+        pass  # no word is not the word that nothing runs
+    return None
+
+
+def _coordinator(ports: Ports) -> tuple[Coordinator | None, RunView | None]:
+    try:
+        coordinator = ports.coordinator()
+        return coordinator, coordinator.view()
+    except EngineError:
+        return None, None
+
+
+def _listen(view: RunView | None, wall_s: float, memory: Memory) -> None:
+    """Note who was heard of when. A new epoch is a coordinator that knows nobody yet."""
+    if view is None:
+        memory.answered_at = memory.answered_at or wall_s
+        return
+    if view.epoch != memory.epoch:
+        memory.epoch, memory.epoch_since = view.epoch, wall_s
+        memory.admitted.clear()
+        memory.revoked.clear()
+    memory.answered_at = wall_s
+    for node in view.nodes:
+        memory.last_word[node.node_id] = wall_s - node.silent_s
+
+
+def _links(seen: Seen, ports: Ports) -> tuple[MeasuredLink, ...]:
+    """Name the slots at both ends, and turn emulated bandwidth back into that of the planned network."""
+    if seen.view is None:
+        return ()
+    slots = {node.id: node.slot for node in seen.nodes}
+    at_address = {node.address: slots.get(node.node_id) for node in seen.view.nodes}
+    emulation = ports.emulation
+    shrink, scale = 1.0, 1.0
+    if emulation:
+        scale = emulation.clock_scale
+        shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes * scale
+    links = []
+    for report in seen.view.links:
+        source, target = slots.get(report.node_id), at_address.get(report.target)
+        if source and target and report.gb_per_s > 0:
+            links.append(
+                MeasuredLink(
+                    source=source,
+                    target=target,
+                    gb_per_s=report.gb_per_s / shrink,
+                    latency_ms=report.latency_ms * scale,
+                )
+            )
+    return tuple(links)

@@ -1,0 +1,91 @@
+"""What a controller is given: the ports, the run's secrets, its patience in seconds, and how nodes are emulated."""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store
+
+
+@dataclass(frozen=True)
+class RunSecrets:
+    """Every secret of a run, derived from one key, so that a restarted controller has them and no store holds them."""
+
+    key: bytes = field(repr=False)
+    """At least 16 random bytes, kept in a file that only its owner can read."""
+
+    def node_token(self, node_id: NodeId) -> str:
+        """Return the bearer token of one node."""
+        return self._derive(f"node:{node_id}")
+
+    def node_token_sha256(self, node_id: NodeId) -> str:
+        """Return what the coordinator may know of a node's token."""
+        return hashlib.sha256(self.node_token(node_id).encode()).hexdigest()
+
+    @property
+    def run_secret(self) -> str:
+        """The HMAC key of the pointer file."""
+        return self._derive("pointer")
+
+    @property
+    def controller_token(self) -> str:
+        """The bearer token of the controller on `/control/*`."""
+        return self._derive("controller")
+
+    def _derive(self, purpose: str) -> str:
+        return hmac.new(self.key, purpose.encode(), hashlib.sha256).hexdigest()
+
+
+@dataclass(frozen=True)
+class EmulationPlan:
+    """How local processes stand in for rented machines; None in `Ports` when the machines are real."""
+
+    clock_scale: float
+    """Run seconds per wall second."""
+    local_weight_bytes: float
+    """Bytes of the local model's weights: transfers shrink with them."""
+    max_slots: int | None = None
+    """Most samples that one local process runs at once; None: as many as planned."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The controller's patience. All in wall seconds."""
+
+    poll_s: float = 1.0
+    spend_lease_s: float = 60.0
+    """How long the fleet runs on without word from a controller."""
+    start_s: float = 900.0
+    """From the provider's yes to the first heartbeat, at most; longer is a loss."""
+    visible_s: float = 15.0
+    """A new machine may be missing from the provider's list for this long (AWS: about a second)."""
+    silent_rollout_s: float = 15.0
+    silent_trainer_s: float = 60.0
+    """Longer than for rollout: a trainer is silent while it writes a checkpoint."""
+    drain_s: float = 30.0
+    """From the order to drain to the end by force."""
+    hold_s: float = 900.0
+    """How long a machine is kept for replacements that do not come up."""
+    checkpoint_s: float = 60.0
+    """From the order to stop to `done`, at most."""
+    teardown_s: float = 15.0
+    """From the order to end a machine to the end of its bill."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything outside that a controller touches."""
+
+    clock: Clock
+    market: MarketSource
+    provisioner: Provisioner
+    coordinator: Callable[[], Coordinator]
+    """Finds the coordinator by the run's pointer. Raises EngineError while there is none."""
+    store: Store
+    secrets: RunSecrets
+    emulation: EmulationPlan | None = None
+    timing: Timing = Timing()
+    python: str = "python"
+    """Interpreter that starts a node, as its machine knows it."""

@@ -1,0 +1,164 @@
+"""Reconcile: observe, settle, judge, apply, over and over. What is wanted is in the store, what is real outside."""
+
+from dataclasses import dataclass, replace
+
+from hexcloud.controller.apply import Nodes, admit, apply
+from hexcloud.controller.budget import Purse
+from hexcloud.controller.hands import MAX_TRIES, Hands
+from hexcloud.controller.journal import Journal
+from hexcloud.controller.ledger import settle
+from hexcloud.controller.life import Patience, follow, was_lost
+from hexcloud.controller.memory import Memory
+from hexcloud.controller.observe import Seen, observe
+from hexcloud.controller.outside import Ports
+from hexcloud.controller.replan import Accepted, replan, triggers
+from hexcloud.controller.winddown import begin_stop, wind_down
+from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, StoreError
+from hexcloud.domain.fleet import NodeId, NodeStatus
+from hexcloud.domain.messages import RunPhase
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Placement, Role
+from hexcloud.domain.run import RunRecord, RunState
+
+ENDED = frozenset({RunState.DONE, RunState.FAILED})
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one turn did."""
+
+    state: RunState
+    triggers: tuple[str, ...] = ()
+    """Why there was a re-plan; empty when there was none."""
+    changed: tuple[NodeId, ...] = ()
+    """Nodes whose record changed."""
+    held: str = ""
+    """Why nothing was done: the store or every market is gone."""
+
+
+class Controller:
+    """The loop over one run. It may be killed at any moment and made again from the same run and ports."""
+
+    def __init__(self, run: RunRecord, ports: Ports) -> None:
+        self._run = run
+        self._ports = ports
+        self._memory = Memory(placed_at=ports.clock.wall_s())
+
+    def run_until_done(self) -> RunState:
+        """Reconcile until the run has ended. Raises BudgetError and PlanError when nothing can be rented at all."""
+        while (turn := self.reconcile_once()).state not in ENDED:
+            self._ports.clock.sleep(self._ports.timing.poll_s)
+        return turn.state
+
+    def request_replan(self, reason: str) -> None:
+        """Ask for a re-plan at the next turn; from any thread. `reason` is one word: `schedule`, `manual`."""
+        self._memory.requests.replan(reason)
+
+    def stop(self, reason: str) -> None:
+        """Ask for a checkpoint and the end of the run; from any thread."""
+        self._memory.requests.stop(reason)
+
+    def reconcile_once(self) -> Turn:
+        """Take one turn. Without the store or any market it holds and spends nothing new."""
+        try:
+            return self._turn()
+        except (StoreError, MarketError) as error:
+            return Turn(state=self._run.state, held=str(error))
+
+    def _turn(self) -> Turn:
+        self._run = self._ports.store.run(self._run.id) or self._run
+        if self._run.state in ENDED:
+            return Turn(state=self._run.state)
+        seen = observe(self._run, self._ports, self._memory)
+        settle(seen, self._ports.store, self._memory, self._ports.timing)
+        hands = Hands(self._ports, self._memory, seen, Journal(self._ports.store, seen))
+        nodes = self._follow(hands)
+        purse = Purse(seen, self._ports.timing, self._ports.store.spent_usd(self._run.id))
+        hands = self._check_end(nodes, hands, purse)
+        if hands.seen.run.state is RunState.STOPPING:
+            return self._closed(wind_down(nodes, hands, purse), hands.seen)
+        self._renew(nodes, hands, purse)
+        reasons = () if seen.is_trained else triggers(hands)
+        accepted = self._plan(reasons, nodes, hands) if reasons else _in_force(seen)
+        if accepted:
+            purse = replace(purse, seen=replace(seen, accepted=accepted))
+            nodes = apply(*accepted, nodes, hands, purse)
+        admit(nodes, hands)
+        return self._closed(nodes, seen, reasons)
+
+    def _follow(self, hands: Hands) -> Nodes:
+        """Bring every node's record up to what was seen; a loss asks for a re-plan."""
+        seen, memory = hands.seen, hands.memory
+        patience = Patience(self._ports.timing, memory)
+        nodes: Nodes = {}
+        for old in seen.nodes:
+            new = nodes[old.id] = follow(old, seen, patience)
+            if new == old:
+                continue
+            hands.keep(old, new)
+            if new.status is NodeStatus.READY:
+                memory.refusals.pop(new.offer_id, None)
+            if was_lost(old, new):
+                memory.pending.append("loss")
+                if new.ready_at_s is None:
+                    self._count_failure(new.offer_id, hands)
+        return nodes
+
+    def _count_failure(self, offer_id: OfferId, hands: Hands) -> None:
+        """A pool whose machines never come up is blocked like one that is sold out."""
+        refusals = hands.memory.refusals
+        if refusals.get(offer_id, 0) + 1 >= MAX_TRIES:
+            hands.block(offer_id, "its machines do not come up")
+        else:
+            refusals[offer_id] = refusals.get(offer_id, 0) + 1
+
+    def _check_end(self, nodes: Nodes, hands: Hands, purse: Purse) -> Hands:
+        """Begin to stop when it is time; the returned hands know the run's new state."""
+        seen, memory = hands.seen, hands.memory
+        if seen.run.state is RunState.STOPPING:
+            return hands
+        standing = [node for node in nodes.values() if node.status is not NodeStatus.GONE]
+        if memory.credentials:
+            begin_stop(hands, f"the provider refused our credentials: {memory.credentials}", failed=True)
+        elif seen.view and seen.view.phase is RunPhase.DONE:
+            begin_stop(hands, "all steps are trained")
+        elif purse.must_stop(standing):
+            begin_stop(hands, f"budget: {purse.spent_usd:.2f} of {seen.run.policy.budget_usd:.2f} USD spent")
+        elif reason := memory.requests.stop_reason:
+            begin_stop(hands, reason)
+        else:
+            return hands
+        self._run = self._ports.store.run(self._run.id) or self._run
+        return replace(hands, seen=replace(seen, run=self._run))
+
+    def _renew(self, nodes: Nodes, hands: Hands, purse: Purse) -> None:
+        """Let the fleet run on until the next lease ends, and never beyond the money."""
+        if hands.seen.coordinator is None:
+            return
+        standing = [node for node in nodes.values() if node.status is not NodeStatus.GONE]
+        try:
+            hands.seen.coordinator.renew(purse.lease_end_wall_s(standing))
+        except EngineError:
+            return  # the lease that was granted before is still running
+
+    def _plan(self, reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
+        """Re-plan. A run that cannot even begin has failed: nothing was rented for it."""
+        try:
+            return replan(reasons, nodes, hands)
+        except (PlanError, BudgetError) as error:
+            self._ports.store.set_run_state(self._run.id, RunState.FAILED, str(error))
+            raise
+
+    def _closed(self, nodes: Nodes, seen: Seen, reasons: tuple[str, ...] = ()) -> Turn:
+        before = {node.id: node for node in seen.nodes}
+        changed = tuple(key for key, node in nodes.items() if node != before.get(key))
+        self._run = self._ports.store.run(self._run.id) or self._run
+        return Turn(state=self._run.state, triggers=reasons, changed=changed)
+
+
+def _in_force(seen: Seen) -> Accepted | None:
+    """Return the plan in force; when all steps are trained only the trainer is still needed, to write the output."""
+    if seen.accepted is None or not seen.is_trained:
+        return seen.accepted
+    plan, placement = seen.accepted
+    return plan, Placement(slots=placement.role(Role.TRAINER))

@@ -1,0 +1,160 @@
+"""Replan: plan, judge, remember. Every re-plan leaves an event that says why it came and what came of it."""
+
+from dataclasses import replace
+
+from hexcloud.controller.apply import Nodes
+from hexcloud.controller.budget import require_budget
+from hexcloud.controller.hands import Hands
+from hexcloud.controller.observe import Seen, fleet_state
+from hexcloud.controller.triggers import PriceShift, price_shifts, unusable_offers
+from hexcloud.domain.diff import Judgement
+from hexcloud.domain.errors import PlanError
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Columns, ExecutionPlan, Placement, PlanResult
+from hexcloud.planner.judge import Case, judge
+from hexcloud.planner.partition import partition
+from hexcloud.planner.plan import make_plan
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.worth import Worth
+
+Accepted = tuple[ExecutionPlan, Placement]
+_SHIFTS_TOLD = 5
+"""A market-wide step moves hundreds of offers; the events name the largest few."""
+
+
+def triggers(hands: Hands) -> tuple[str, ...]:
+    """Return why to re-plan now, each reason once; empty when there is none. A burst is one re-plan."""
+    memory, seen = hands.memory, hands.seen
+    reasons = list(memory.pending)
+    memory.pending.clear()
+    reasons += memory.requests.take_replans()
+    blocked = frozenset(hands.ports.store.blocks(seen.run.id, seen.now_s))
+    if memory.blocked - blocked:
+        reasons.append("capacity")
+    memory.blocked = blocked
+    if seen.placement is None:
+        return ("start",)
+    if not memory.baseline:
+        memory.baseline = _baseline(seen)
+    if shifts := _shifts(hands):
+        _tell(shifts, hands)
+        reasons.append("price")
+    return tuple(dict.fromkeys(reasons))
+
+
+def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
+    """Return the plan in force afterwards.
+
+    Raises PlanError and BudgetError only before the first plan; afterwards the old plan is kept.
+    """
+    seen, memory = hands.seen, hands.memory
+    fleet = fleet_state(
+        replace(seen, nodes=tuple(nodes.values())), hands.ports.store.blocks(seen.run.id, seen.now_s), hands.ports
+    )
+    memory.baseline = {offer.id: offer.usd_per_hour for offer in seen.market.offers}
+    try:
+        result = make_plan(seen.market, seen.run.workload, seen.run.policy, fleet)
+    except PlanError as error:
+        if seen.accepted is None:
+            raise
+        _record(reasons, f"no plan: {error}", seen.accepted, hands)
+        return seen.accepted
+    memory.unusable = unusable_offers(result.rejections)
+    if seen.accepted is None:
+        require_budget(result.plan, seen.market, seen.run, hands.ports.timing)
+    judgement = _judge(result, fleet, seen)
+    accepted = _accept(result.plan, judgement, fleet, seen)
+    hands.ports.store.save_plan(seen.run.id, *accepted)
+    if _names(accepted[1]) != _names(seen.placement):
+        memory.placed_at = seen.wall_s
+        memory.refused_slots.clear()
+    reason = "; ".join(verdict.reason for verdict in judgement.verdicts) or "the fleet is what the plan wants"
+    _record(reasons, reason, accepted, hands)
+    return accepted
+
+
+def _judge(result: PlanResult, fleet: FleetState, seen: Seen) -> Judgement:
+    case = Case(
+        plan=result.plan,
+        current=seen.placement,
+        fleet=fleet,
+        market=seen.market,
+        workload=seen.run.workload,
+        policy=seen.run.policy,
+        now_s=seen.now_s,
+    )
+    return judge(case)
+
+
+def _accept(plan: ExecutionPlan, judgement: Judgement, fleet: FleetState, seen: Seen) -> Accepted:
+    """Return plan and placement to store. What the judge approved in part gets ranks and routes of its own."""
+    placement = judgement.placement
+    if _names(placement) == _names(plan.placement):
+        return plan, plan.placement
+    listed = {offer.id for offer in seen.market.offers}
+    if seen.accepted and (
+        _names(placement) == _names(seen.placement) or any(slot.offer_id not in listed for slot in placement.slots)
+    ):
+        return seen.accepted[0], placement
+    partitioned = partition(placement, plan.allocation, seen.market, seen.run.workload, fleet)
+    return partitioned, partitioned.placement
+
+
+def _record(reasons: tuple[str, ...], reason: str, accepted: Accepted, hands: Hands) -> None:
+    seen, after = hands.seen, accepted[1]
+    moved = _names(after) != _names(seen.placement)
+    before_usd, after_usd = _bill(seen.placement, accepted, seen), _bill(after, accepted, seen)
+    word = "moved" if moved else "stayed"
+    hands.journal.say(
+        "replan",
+        f"{' + '.join(reasons)}: {word}, {before_usd:.2f} -> {after_usd:.2f} USD/h; {reason}",
+        trigger="+".join(reasons),
+        verdict=word,
+        reason=reason,
+        usd_per_hour_before=before_usd,
+        usd_per_hour_after=after_usd,
+    )
+
+
+def _bill(placement: Placement | None, accepted: Accepted, seen: Seen) -> float:
+    """Return rent and egress of a placement at today's prices and the plan's pace, USD per hour."""
+    if placement is None:
+        return 0.0
+    columns = Columns(
+        rollout=tuple(slot.rollout for slot in placement.slots if slot.rollout),
+        trainer=tuple(slot.trainer for slot in placement.slots if slot.trainer),
+    )
+    problem = Problem(columns, seen.market, seen.run.workload, seen.run.policy, FleetState())
+    return Worth(problem, accepted[0].forecast.samples_per_s).bill_usd_per_hour(placement.slots)
+
+
+def _names(placement: Placement | None) -> frozenset[str]:
+    return frozenset(slot.name for slot in placement.slots) if placement else frozenset()
+
+
+def _baseline(seen: Seen) -> dict[OfferId, float]:
+    """After a restart: what the plan in force was made for, and today's prices of all else."""
+    slots = seen.placement.slots if seen.placement else ()
+    return {offer.id: offer.usd_per_hour for offer in seen.market.offers} | {
+        slot.offer_id: slot.usd_per_hour for slot in slots
+    }
+
+
+def _shifts(hands: Hands) -> tuple[PriceShift, ...]:
+    seen, memory = hands.seen, hands.memory
+    ours = frozenset(slot.offer_id for slot in seen.placement.slots) if seen.placement else frozenset()
+    return price_shifts(memory.baseline, seen.market, ours, memory.unusable, seen.run.policy.price_hysteresis)
+
+
+def _tell(shifts: tuple[PriceShift, ...], hands: Hands) -> None:
+    largest = sorted(shifts, key=lambda shift: (not shift.is_ours, -abs(shift.after / shift.before - 1)))
+    for shift in largest[:_SHIFTS_TOLD]:
+        hands.journal.say(
+            "price_shift",
+            f"{shift} (one of {len(shifts)} that moved)" if len(shifts) > 1 else str(shift),
+            offer=shift.offer_id,
+            usd_per_hour_before=shift.before,
+            usd_per_hour_after=shift.after,
+            is_ours=shift.is_ours,
+        )

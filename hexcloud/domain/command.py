@@ -1,0 +1,67 @@
+"""Command: what a node must run. NodeSpec: the file that tells a node who it is."""
+
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.plan import Role, SlotName
+
+
+class Emulation(Frozen):
+    """How a local process stands in for a rented machine. One scale drives everything: the run clock.
+
+    One local sample stands for one sample of the planned workload, in fast motion: `clock_scale` run seconds pass per
+    wall second, so a node whose offer is worth r samples/s may make r * clock_scale samples per wall second.
+    """
+
+    clock_scale: float
+    samples_per_s: float
+    """Cap of this node, samples per WALL second."""
+    link_bytes_per_s: float | None = None
+    """Cap on weight transfers to this node, real bytes per wall second."""
+    link_latency_ms: float = 0.0
+
+
+class NodeSpec(Frozen):
+    """Who a node is and what it does; written to its directory before it starts. Holds no secret."""
+
+    run_id: RunId
+    node_id: NodeId
+    slot: SlotName
+    role: Role
+    task: str
+    seed: int
+    slots: int
+    """Samples that run at once (rollout)."""
+    samples_per_step: int
+    group_size: int
+    eta: int
+    steps: int
+    run_dir: str
+    """The run's store as this node sees it: pointer file, checkpoints, metrics."""
+    output: str
+    """Where the final HF directory goes."""
+    tokens_per_sample: float
+    """Planned workload; only for the tok/s in metrics."""
+    replace_zero_variance: bool = False
+    """Generate another group in the place of one whose samples all earned the same."""
+    checkpoint_every: int = 20
+    spend_lease_s: float = 60.0
+    """Wall seconds a node goes on without a renewed spend lease."""
+    heartbeat_s: float = 1.0
+    emulation: Emulation | None = None
+
+
+class Command(Frozen):
+    """What the provisioner starts on a machine. Secrets travel as environment only and are never logged or stored."""
+
+    image: str | None
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    secrets: dict[str, str]
+    files: dict[str, str]
+    """Name in the node's directory -> content."""
+
+    def __repr__(self) -> str:
+        """Show everything but secrets."""
+        return f"Command(argv={self.argv}, files={sorted(self.files)}, secrets={sorted(self.secrets)} hidden)"
+
+    __str__ = __repr__

@@ -1,0 +1,84 @@
+"""Node and FleetState: what is rented now, as the provider and the nodes report it."""
+
+from enum import StrEnum
+from typing import NewType
+
+from pydantic import Field
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Role, SlotName
+
+RunId = NewType("RunId", str)
+NodeId = NewType("NodeId", str)
+"""`run/slot/attempt` in tag-safe spelling; the provider's machine carries it as a tag."""
+
+
+def node_id(run_id: RunId, slot: SlotName, attempt: int) -> NodeId:
+    """Return the one spelling of a node's id."""
+    return NodeId(f"{run_id}.{slot}.{attempt}")
+
+
+class NodeStatus(StrEnum):
+    """A node's life. It only moves downwards in this list; GONE is confirmed by the provider."""
+
+    REQUESTED = "requested"
+    """The intent is stored; the provider may or may not know it."""
+    STARTING = "starting"
+    """The provider has it; it has not registered yet."""
+    READY = "ready"
+    """It registered and heartbeats."""
+    DRAINING = "draining"
+    """It finishes what it holds and takes nothing new."""
+    STOPPING = "stopping"
+    """The end was asked of the provider; not confirmed yet. It still bills."""
+    LOST = "lost"
+    """It vanished or fell silent; to be ended and confirmed."""
+    GONE = "gone"
+    """The provider confirmed its end."""
+
+
+LIVE = frozenset({NodeStatus.REQUESTED, NodeStatus.STARTING, NodeStatus.READY, NodeStatus.DRAINING})
+"""Statuses in which a node fills its slot or is on the way to."""
+
+
+class Node(Frozen):
+    """One rented machine."""
+
+    id: NodeId
+    run_id: RunId
+    slot: SlotName
+    attempt: int
+    role: Role
+    offer_id: OfferId
+    status: NodeStatus
+    requested_at_s: float
+    """Run clock, seconds since the epoch."""
+    ready_at_s: float | None = None
+    gone_at_s: float | None = None
+    cause: str = ""
+    """Why it is lost, draining or gone."""
+
+
+class MeasuredLink(Frozen):
+    """What the probe measured between two slots, one way, in units of the planned (not the emulated) network."""
+
+    source: SlotName
+    target: SlotName
+    gb_per_s: float
+    latency_ms: float
+
+
+class FleetState(Frozen):
+    """All nodes of a run that the provider has not confirmed as gone."""
+
+    nodes: tuple[Node, ...] = ()
+    links: tuple[MeasuredLink, ...] = ()
+    next_slot: int = 0
+    """Lowest number that no slot of this run has had, so that no name is given twice."""
+    sold_out: dict[OfferId, str] = Field(default_factory=dict)
+    """Pools that refused us lately, with the reason: stock 0 for new machines, what runs may stay."""
+
+    def live(self) -> tuple[Node, ...]:
+        """Return the nodes that fill a slot or are on the way to."""
+        return tuple(node for node in self.nodes if node.status in LIVE)

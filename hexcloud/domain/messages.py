@@ -1,0 +1,261 @@
+"""What nodes, coordinator, trainer and controller say to each other over HTTP (JSON).
+
+Rollout nodes and the trainer process dial the coordinator; nothing dials them. Every call carries
+`Authorization: Bearer TOKEN`: a node's own token, or the controller's.
+"""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.lease import Lease, LeaseId
+from hexcloud.domain.plan import Role
+from hexcloud.domain.sample import Group, Sample
+
+
+class Pointer(Frozen):
+    """The file by which everybody finds the coordinator. `signature` is HMAC-SHA256 over the rest."""
+
+    run_id: RunId
+    url: str
+    epoch: int
+    signature: str
+
+
+class WeightsManifest(Frozen):
+    """One published version of the weights. Identity is (epoch, version, sha256)."""
+
+    epoch: int
+    version: int
+    sha256: str
+    size: int
+    """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
+
+
+class Register(Frozen):
+    """POST /register: a node says it is there. Idempotent."""
+
+    node_id: NodeId
+    role: Role
+    slots: int
+    address: str
+    """`host:port` where the node answers probes."""
+
+
+class Heartbeat(Frozen):
+    """POST /heartbeat: what a node is doing."""
+
+    node_id: NodeId
+    epoch: int
+    version: int
+    """Weights loaded; -1 before the first load."""
+    running: int
+    """Samples being generated now."""
+    generated_tokens: int
+    """Since the node started."""
+    busy_s: float
+    """Wall seconds with at least one running sample, since the node started."""
+    leases: tuple[tuple[LeaseId, int], ...] = ()
+    """(lease, attempt) held now; used after a recovery."""
+
+
+class Orders(Frozen):
+    """The answer to register and heartbeat: what the node must do."""
+
+    epoch: int
+    latest: WeightsManifest | None
+    run_until_s: float
+    """Spend lease, wall seconds since the epoch: past it the node checkpoints, exits and ends itself."""
+    drain: bool = False
+    """Finish what you hold, take nothing new, then exit."""
+    stop: bool = False
+    """The run is over: exit now."""
+    abort: tuple[LeaseId, ...] = ()
+    """Leases that ended elsewhere."""
+    probe: tuple[str, ...] = ()
+    """Addresses (`host:port`) to measure and report with POST /links."""
+
+
+class LeaseRequest(Frozen):
+    """POST /leases: ask for work."""
+
+    node_id: NodeId
+    epoch: int
+    version: int
+    want: int = Field(ge=0)
+
+
+class LeaseGrant(Frozen):
+    """The answer: leases, or a version to load first, or neither (full; ask again after `retry_s`)."""
+
+    leases: tuple[Lease, ...] = ()
+    load: WeightsManifest | None = None
+    retry_s: float = 0.1
+
+
+class Submission(Frozen):
+    """POST /samples: finished samples. Idempotent by (lease, attempt)."""
+
+    node_id: NodeId
+    samples: tuple[Sample, ...]
+
+
+class Partial(Frozen):
+    """Tokens of an unfinished sample."""
+
+    lease: LeaseId
+    attempt: int
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    versions: tuple[int, ...]
+
+
+class PartialCommit(Frozen):
+    """POST /partials: renews the leases and parks the tokens, so that another worker can go on."""
+
+    node_id: NodeId
+    partials: tuple[Partial, ...]
+    released: bool = False
+    """True when the node gives these leases back (drain, interruption notice)."""
+
+
+class LinkReport(Frozen):
+    """POST /links: measured over real sockets, one way."""
+
+    node_id: NodeId
+    target: str
+    """`host:port` as told, so that the coordinator can name the peer."""
+    gb_per_s: float
+    latency_ms: float
+
+
+class Batch(Frozen):
+    """GET /batch (long poll, trainer only): the next training batch, or `groups` empty when none is ready yet."""
+
+    version: int
+    """Current version v; training on it makes v + 1."""
+    groups: tuple[Group, ...] = ()
+    done: bool = False
+    """All steps are trained: finish."""
+    checkpoint: bool = False
+    """Write a checkpoint before the next step (budget, drain)."""
+
+
+class StepReport(Frozen):
+    """POST /publish (trainer only): a version is on disk; numbers of the step that made it."""
+
+    epoch: int
+    version: int
+    path: str
+    """The safetensors file, on the trainer's node."""
+    sha256: str
+    size: int
+    reward: float = 0.0
+    """Mean reward of the samples consumed."""
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    clip_fraction: float = 0.0
+    prox_kl: float = 0.0
+    """Mean of behave - prox, nats per token."""
+    busy_s: float = 0.0
+    """Wall seconds of work in this step (emulated compute included)."""
+    wait_s: float = 0.0
+    """Wall seconds spent waiting for the batch."""
+    tokens: int = 0
+    """Local tokens of the trained samples."""
+    checkpoint_version: int = -1
+    """Newest version with a whole checkpoint; -1 before the first."""
+
+
+class Evaluation(Frozen):
+    """POST /evaluation (trainer only): accuracy at temperature 1 on held-out prompts."""
+
+    when: str
+    """`before` or `after` RL."""
+    accuracy: float
+
+
+class NodeView(Frozen):
+    """A node as the coordinator knows it."""
+
+    node_id: NodeId
+    role: Role
+    silent_s: float
+    """Wall seconds since its last word."""
+    version: int
+    running: int
+    slots: int
+    tokens_per_s: float
+    """Recent local generation rate."""
+    address: str = ""
+    drained: bool = False
+    """It was told to drain and holds nothing any more."""
+
+
+class RunPhase(StrEnum):
+    """Where the run is."""
+
+    STARTING = "starting"
+    TRAINING = "training"
+    DONE = "done"
+
+
+class RunView(Frozen):
+    """GET /status: the run as the coordinator knows it. Times are wall seconds."""
+
+    run_id: RunId
+    phase: RunPhase
+    epoch: int
+    version: int
+    steps: int
+    trained_samples: int
+    dropped_samples: int
+    """Given up because of age, or made by versions that a recovery abandoned."""
+    filtered_samples: int = 0
+    """Of groups whose rewards were all equal, replaced."""
+    first_step_at_s: float | None
+    last_step_at_s: float | None
+    staleness_histogram: dict[int, int]
+    """Age at training of each trained sample's oldest token -> samples."""
+    reward: float
+    """Mean of recent steps."""
+    samples_per_wall_s: float
+    """Recent rate of trained samples."""
+    overlap_share: float
+    """Share of time since the first step in which trainer and at least one rollout node worked at once."""
+    trainer_wait_s: float
+    """Total seconds the trainer waited since the first step."""
+    outstanding: int
+    checkpoint_version: int
+    accuracy_before: float | None = None
+    accuracy_after: float | None = None
+    nodes: tuple[NodeView, ...] = ()
+    links: tuple[LinkReport, ...] = ()
+
+
+class Renewal(Frozen):
+    """POST /control/renew (controller only): the fleet may run until then."""
+
+    run_until_s: float
+
+
+class DrainRequest(Frozen):
+    """POST /control/drain (controller only)."""
+
+    node_id: NodeId
+
+
+class Admit(Frozen):
+    """POST /control/admit (controller only): this node may register with this token. Also revokes lost nodes."""
+
+    node_id: NodeId
+    token_sha256: str
+    revoke: tuple[NodeId, ...] = ()
+
+
+class StopRequest(Frozen):
+    """POST /control/stop (controller only): checkpoint, write the output, say `done`."""
+
+    reason: str

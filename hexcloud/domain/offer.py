@@ -1,0 +1,67 @@
+"""Offer: one thing that can be rented."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NewType
+
+from pydantic import Field, FiniteFloat
+
+from hexcloud.domain.frozen import Frozen
+
+OfferId = NewType("OfferId", str)
+"""`cloud/region/zone/instance_type/tenure`; zone is `-` where the cloud has none."""
+
+
+class Tenure(StrEnum):
+    """How long the provider lets us keep the machine."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+
+
+def offer_id(cloud: str, region: str, zone: str | None, instance_type: str, tenure: Tenure) -> OfferId:
+    """Return the one spelling of an offer's id."""
+    return OfferId(f"{cloud}/{region}/{zone or '-'}/{instance_type}/{tenure.value}")
+
+
+class Offer(Frozen):
+    """A whole machine at a price. A price that is not finite and positive cannot be built."""
+
+    id: OfferId
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    tenure: Tenure
+    gpu: str
+    """Name of a GpuSpec."""
+    gpu_count: int = Field(gt=0)
+    vcpus: float = Field(ge=0)
+    memory_gib: float = Field(ge=0)
+    network_gb_per_s: float = Field(gt=0)
+    """Network of the whole machine, one way, 1e9 bytes/s."""
+    usd_per_hour: FiniteFloat = Field(gt=0)
+    """Everything that bills while the machine runs, whole machine."""
+    stock: int | None = Field(default=None, ge=0)
+    """How many can be had now; None when nobody knows."""
+    proven: bool = True
+    """False when the listing looks like capacity that does not exist (floor price); see `appraise`."""
+    quota: str | None = None
+    """Key of the account quota this machine draws on."""
+    quota_units: float = 0.0
+    """How much of that quota one machine takes, in the cloud's own unit."""
+    as_of: datetime
+    """When the price was true."""
+    source: str
+
+    @property
+    def usd_per_gpu_hour(self) -> float:
+        """Price of one GPU for an hour."""
+        return self.usd_per_hour / self.gpu_count
+
+    @property
+    def domain(self) -> str:
+        """The failure domain: zone and GPU family for spot, else the region."""
+        if self.tenure is Tenure.SPOT:
+            return f"{self.cloud}/{self.region}/{self.zone or '-'}/{self.gpu}"
+        return f"{self.cloud}/{self.region}"

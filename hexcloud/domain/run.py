@@ -1,0 +1,76 @@
+"""RunSpec: what `run.yaml` says. RunRecord: what the store knows about a run."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from hexcloud.domain.fleet import RunId
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.policy import Policy, ReplanSchedule
+from hexcloud.domain.workload import Workload
+
+
+class RunSpec(Frozen):
+    """One run, as the user writes it. Flags of `hexcloud up` override single fields."""
+
+    name: str = "main"
+    model: str = "Qwen2.5-7B"
+    """Name in the model catalog."""
+    task: str = "sort_digits"
+    batch: int = Field(default=256, gt=0)
+    """Samples per training step."""
+    group: int = Field(default=8, gt=0)
+    """Samples per prompt."""
+    eta: int = Field(default=4, ge=0)
+    prompt_tokens: float = Field(default=512, gt=0)
+    response_tokens: float = Field(default=1536, gt=0)
+    replace_zero_variance: bool = False
+    """Generate another group for one whose samples all earned the same (ADR 0004): costs rollout, fills every step."""
+    target: str | None = None
+    """`20k` (trained tok/s), `5 steps/min` or `3 samples/s`."""
+    max_usd_per_hour: float | None = Field(default=None, gt=0)
+    budget: float | None = Field(default=None, gt=0)
+    """USD for the whole run."""
+    policy: str = "cheapest"
+    """Name in `policies/`, or a path to a YAML file."""
+    cloud: tuple[str, ...] = ()
+    """Empty: every cloud of the catalog."""
+    provider: str = "local"
+    """Who rents the machines: `local` emulates them on this one."""
+    trace: str | None = "demo"
+    """Price trace played over the snapshot: a name in `catalogs/traces/`, a path, or null for none."""
+    replan: ReplanSchedule | None = None
+    """Overrides the policy's schedule."""
+    steps: int = Field(default=400, gt=0)
+    seed: int = 0
+    output: str | None = None
+    """Folder for the final HF model and checkpoints; default: in the run's own folder."""
+
+
+class RunState(StrEnum):
+    """A run's life, in the store."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """Somebody asked it to end (`down`, Ctrl-C, budget)."""
+    DONE = "done"
+    FAILED = "failed"
+
+
+class RunRecord(Frozen):
+    """A run as stored. `workload` and `policy` are resolved: what the controller works with."""
+
+    id: RunId
+    spec: RunSpec
+    workload: Workload
+    policy: Policy
+    state: RunState
+    created_wall_s: float
+    clock_origin_run_s: float
+    """Run clock at `clock_origin_wall_s`; with the scale it is the whole run clock, also after a restart."""
+    clock_origin_wall_s: float
+    clock_scale: float = 1.0
+    run_dir: str
+    output: str
+    reason: str = ""
+    """Why it is stopping, done or failed."""

@@ -1,0 +1,46 @@
+"""Sample and Group: trajectories, and all samples of one prompt."""
+
+from pydantic import model_validator
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.lease import GroupId, LeaseId
+
+
+class Sample(Frozen):
+    """One trajectory. `tokens`, `logprobs` and `versions` are of the response and equally long."""
+
+    lease: LeaseId
+    attempt: int
+    group: GroupId
+    index: int
+    epoch: int
+    prompt_ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Behaviour logprobs (natural log) of the temperature-scaled distribution, before any truncation."""
+    versions: tuple[int, ...]
+    """Version of the weights that produced each token."""
+    reward: float
+
+    @model_validator(mode="after")
+    def _equally_long(self) -> "Sample":
+        if not len(self.tokens) == len(self.logprobs) == len(self.versions) or not self.tokens:
+            raise ValueError("tokens, logprobs and versions must be equally long and not empty")
+        return self
+
+    @property
+    def oldest_version(self) -> int:
+        """The version of the oldest token: what the staleness bound is about."""
+        return min(self.versions)
+
+
+class Group(Frozen):
+    """All samples of one prompt: the unit of admission, consumption and drop."""
+
+    id: GroupId
+    samples: tuple[Sample, ...]
+
+    @property
+    def oldest_version(self) -> int:
+        """The oldest version over all its tokens."""
+        return min(sample.oldest_version for sample in self.samples)

@@ -1,0 +1,51 @@
+"""Workload: the RL job, as the planner sees it."""
+
+from pydantic import Field, model_validator
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.model import ModelSpec
+
+
+class Workload(Frozen):
+    """One asynchronous GRPO job. All lengths are tokens of one sample."""
+
+    model: ModelSpec
+    prompt_tokens: float = Field(default=512, gt=0)
+    response_tokens: float = Field(default=1536, gt=0)
+    """Mean response length E[L]."""
+    response_cv: float = Field(default=0.6, ge=0)
+    """Coefficient of variation of the response length; E[L^2] = E[L]^2 * (1 + cv^2)."""
+    max_response_tokens: int = Field(default=8192, gt=0)
+    samples_per_step: int = Field(default=256, gt=0)
+    """B: samples that one published training batch consumes."""
+    group_size: int = Field(default=8, gt=0)
+    """Samples of one prompt."""
+    eta: int = Field(default=4, ge=0)
+    """Staleness bound: the oldest token of a trained sample is at most eta versions old."""
+    recompute_prox: bool = True
+    """One more forward pass for pi_prox (+2P FLOPs per token)."""
+    activation_recompute: bool = True
+    """Gradient checkpointing (+2P FLOPs per token)."""
+    reward_cpu_s_per_sample: float = Field(default=0.05, ge=0)
+    drop_share: float = Field(default=0.02, ge=0, lt=1)
+    """Share of samples that are generated and never trained (zero variance, stale, lost)."""
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> "Workload":
+        if self.samples_per_step % self.group_size:
+            raise ValueError(
+                f"samples_per_step {self.samples_per_step} is not a multiple of group_size {self.group_size}"
+            )
+        if self.response_tokens > self.max_response_tokens:
+            raise ValueError("response_tokens is over max_response_tokens")
+        return self
+
+    @property
+    def tokens_per_sample(self) -> float:
+        """Prompt and response tokens of a mean sample: the unit of every tok/s that a user sees."""
+        return self.prompt_tokens + self.response_tokens
+
+    @property
+    def mean_context(self) -> float:
+        """Mean live context over decode steps: prompt + E[L^2] / (2 E[L])."""
+        return self.prompt_tokens + self.response_tokens * (1.0 + self.response_cv**2) / 2.0

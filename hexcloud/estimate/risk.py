@@ -1,0 +1,31 @@
+"""What being interrupted costs: the share of time a machine works, and the expected loss of a trainer gang."""
+
+from hexcloud.domain.calibration import Calibration
+from hexcloud.domain.offer import Offer, Tenure
+
+_S_PER_H = 3600.0
+
+
+def interruptions_per_hour(offer: Offer, calibration: Calibration) -> float:
+    """Return how often one machine of an offer is taken away per hour; on-demand machines stay."""
+    return calibration.spot_interruptions_per_hour if offer.tenure is Tenure.SPOT else 0.0
+
+
+def availability(offer: Offer, calibration: Calibration) -> float:
+    """Return the share of time a slot has a working machine: between losses, a new one has to start."""
+    missing_h = interruptions_per_hour(offer, calibration) * calibration.startup_s / _S_PER_H
+    return 1.0 / (1.0 + missing_h)
+
+
+def gang_loss_share(offer: Offer, nodes: int, calibration: Calibration) -> float:
+    """Return the share of time a gang of `nodes` loses to interruptions: each costs work redone and a restart.
+
+    The whole fleet waits meanwhile, so the expected loss is this share of the plan's rent, USD/h.
+    """
+    per_hour = interruptions_per_hour(offer, calibration) * nodes
+    return min(1.0, per_hour * (calibration.restart_s + calibration.startup_s) / _S_PER_H)
+
+
+def startup_usd(offer: Offer, calibration: Calibration) -> float:
+    """Return rent paid from the provider's yes to the first heartbeat of one machine, USD."""
+    return offer.usd_per_hour * calibration.startup_s / _S_PER_H

@@ -1,0 +1,66 @@
+"""A rollout node: the agent, the probe server, and the engine child that never outlives them."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import structlog
+
+from hexcloud.domain.plan import Role
+from hexcloud.node.engine_process import EngineProcess
+from hexcloud.node.identity import Identity, log_as_json, read_identity
+from hexcloud.node.link_cap import link_cap
+from hexcloud.runtime.probe import ProbeServer
+from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
+from hexcloud.runtime.rollout_engine import EngineKeeper
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_weights import WeightFolder
+
+CONTROL_THREADS = 4
+"""Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
+
+log = structlog.get_logger()
+
+
+def main() -> int:
+    """Run the rollout node of the current directory; return its exit code."""
+    directory = Path.cwd()
+    identity = read_identity(directory, Role.ROLLOUT, os.environ)
+    log_as_json(identity)
+    engine = EngineProcess(identity.spec, directory)
+    try:
+        ending = asyncio.run(_run(identity, engine, directory))
+    finally:
+        engine.close()
+    log.info("node_ended", why=ending)
+    return ending.exit_code
+
+
+async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> Ending:
+    spec = identity.spec
+    cap = link_cap(spec)
+    probes = ProbeServer(
+        link_cap(spec)
+    )  # a pace of its own: peers measure the link, not what our downloads leave of it
+    await probes.start(identity.host)
+    async with CoordinatorLink(identity.run_dir, identity.run_secret, identity.token) as link:
+        agent = RolloutAgent(
+            spec,
+            Equipment(
+                link=link,
+                keeper=EngineKeeper(engine.start, spec.slots + CONTROL_THREADS),
+                folder=WeightFolder(directory / "weights", cap.bucket),
+                cap=cap,
+                address=f"{identity.host}:{probes.port}",
+            ),
+        )
+        loop = asyncio.get_running_loop()
+        for notice in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(notice, agent.interrupt)
+        try:
+            return await agent.run()
+        finally:
+            # Calls that still block on the engine end with it; the loop waits for their threads.
+            engine.close()
+            await probes.close()

@@ -1,0 +1,109 @@
+"""allocate: how many of each offer in which role, by MILP, with the proof.
+
+min_cost buys `target_samples_per_s` for least USD/h. max_throughput finds the largest T whose cheapest plan keeps every
+rule, by bisection: dearer rent, fewer columns in reach and longer pauses make the price rise with T, never fall.
+"""
+
+from hexcloud.domain.errors import ConfigError, InfeasibleError
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.plan import Allocation, Columns, Proof, RolloutShare, TrainerShare
+from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.search import Found, cheapest, fastest
+
+MIP_GAP = 1e-3
+"""A tenth of a percent is far below what prices move between two plans."""
+_COARSE = 1e-2
+"""Relative precision of the nearest feasible throughput that an error message names."""
+_SLOWEST = 1.0 / 3600.0
+"""Samples/s that stand for `any throughput at all`."""
+_FINEST = 1e-7
+"""Relative width at which the bisection over T stops when gap 0 is asked for."""
+
+
+def allocate(columns: Columns, market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> Allocation:
+    """Return the best allocation for the policy's objective. Raises what `solve` raises."""
+    return solve(Problem(columns=columns, market=market, workload=workload, policy=policy, fleet=fleet))
+
+
+def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
+    """Return the best allocation within a relative gap (0: exact).
+
+    Raises InfeasibleError with the clashing rules and the nearest feasible throughput, SolverStoppedError when the node
+    limit comes before the proof, and ConfigError for min_cost without a target.
+    """
+    policy = problem.policy
+    if policy.objective is Objective.MAX_THROUGHPUT:
+        return _fastest(problem, gap)
+    if policy.target_samples_per_s is None:
+        raise ConfigError("objective min_cost needs a target throughput (--target-throughput, or target: in run.yaml)")
+    found = cheapest(problem, policy.target_samples_per_s, gap)
+    if found is None:
+        raise _infeasible(problem, policy.target_samples_per_s)
+    proof = Proof(
+        lower_bound_usd_per_hour=found.bound,
+        gap=_relative(found.solution.objective, found.bound),
+        binding=found.solution.binding,
+        nodes=found.nodes,
+    )
+    return _allocation(found, proof)
+
+
+def _fastest(problem: Problem, gap: float) -> Allocation:
+    least = problem.policy.target_samples_per_s
+    found, ceiling = fastest(problem, max(gap, _FINEST))
+    if found is None:
+        raise _infeasible(problem, least or _SLOWEST)
+    reached = found.rules.choice.samples_per_s
+    if least is not None and reached < least:
+        raise _infeasible(problem, least)
+    proof = Proof(
+        lower_bound_usd_per_hour=None,
+        upper_bound_samples_per_s=ceiling,
+        gap=_relative(ceiling, reached),
+        binding=found.solution.binding,
+        nodes=found.nodes,
+    )
+    return _allocation(found, proof)
+
+
+def _infeasible(problem: Problem, asked: float) -> InfeasibleError:
+    rules = clashing_rules(problem, asked)
+    nearest, _ = fastest(problem, _COARSE)
+    names = ", ".join(rules)
+    if nearest is None:
+        return InfeasibleError(f"nothing is feasible at any throughput; rules that clash: {names}", rules)
+    reached, price = nearest.rules.choice.samples_per_s, nearest.solution.objective
+    tokens = problem.workload.tokens_per_sample
+    message = (
+        f"no plan makes {asked * tokens:.0f} tok/s; rules that clash: {names}; "
+        f"nearest is {reached * tokens:.0f} tok/s at {price:.2f} USD/h"
+    )
+    return InfeasibleError(message, rules, reached, price)
+
+
+def _allocation(found: Found, proof: Proof) -> Allocation:
+    rules, solution = found.rules, found.solution
+    shares = [
+        RolloutShare(column=column, count=count, usd_per_hour=count * rules.offer(column).usd_per_hour)
+        for column, machines in rules.rollout
+        if (count := solution.count(machines)) > 0
+    ]
+    gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen) == 1)
+    return Allocation(
+        rollout=tuple(sorted(shares, key=lambda share: (share.column.offer_id, share.column.batch))),
+        trainer=TrainerShare(column=gang, usd_per_hour=gang.nodes * rules.offer(gang).usd_per_hour),
+        samples_per_s=rules.choice.samples_per_s,
+        rent_usd_per_hour=rules.rent.usd_per_hour(solution),
+        egress_usd_per_hour=rules.egress.usd_per_hour(solution),
+        one_off_usd_per_hour=rules.one_off.usd_per_hour(solution),
+        risk_usd_per_hour=rules.risk.usd_per_hour(solution),
+        proof=proof,
+    )
+
+
+def _relative(larger: float, smaller: float) -> float:
+    return max(0.0, larger - smaller) / abs(larger) if larger else 0.0

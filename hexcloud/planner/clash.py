@@ -1,0 +1,53 @@
+"""clash: which rules make an ask impossible, by letting every limit be broken and minimising by how much."""
+
+from hexcloud.planner.milp import Status
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+
+MOST_NAMES = 12
+"""More names than a reader takes in; the ones that must give way come first."""
+_BROKEN = 1e-6
+_COARSE_GAP = 0.05
+_NODE_LIMIT = 200
+"""An explanation may be imprecise, but not slow."""
+
+
+def clashing_rules(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
+    """Return names of rules that clash: those that would have to give way first, then those at their limit beside them.
+
+    Rules that leave no column at all (`one_gang`, `train_rate`, `rollout_rate`, `staleness_reach`) come before both.
+    """
+    empty = _empty(problem, samples_per_s)
+    rollout = problem.young_enough(samples_per_s) or problem.rollout
+    if not rollout:
+        return tuple(empty)
+    choice = Choice(samples_per_s, rollout, problem.gangs, None)
+    broken, tight = _broken(problem, choice, relaxed=True)
+    if not broken and not empty:
+        broken, tight = _broken(problem, choice, relaxed=False)
+    return tuple(dict.fromkeys([*empty, *broken, *tight]))[:MOST_NAMES]
+
+
+def _empty(problem: Problem, samples_per_s: float) -> list[str]:
+    """Rules after which nothing is left to choose from."""
+    names = []
+    if not problem.gangs:
+        names.append("one_gang")
+    elif max(gang.samples_per_s for gang in problem.gangs) * problem.duty < samples_per_s:
+        names.append("train_rate")
+    if not problem.rollout:
+        names.append("rollout_rate")
+    elif not problem.young_enough(samples_per_s):
+        names.append("staleness_reach")
+    return names
+
+
+def _broken(problem: Problem, choice: Choice, *, relaxed: bool) -> tuple[list[str], list[str]]:
+    """Limits that the least broken plan breaks, and those it touches. Relaxed is quick but blind to whole numbers."""
+    rules = build(problem, choice, elastic=True)
+    solution = rules.model.minimise(gap=_COARSE_GAP, node_limit=_NODE_LIMIT, relaxed=relaxed)
+    if not solution.values:
+        return (["rollout_rate"] if solution.status is Status.INFEASIBLE else []), []
+    broken = [name for name, slack in rules.slacks if solution.values[slack] > _BROKEN]
+    return broken, [name for name in solution.binding if not name.startswith("stock[")]

@@ -1,0 +1,39 @@
+"""make_plan: from a market to an execution plan, in the five steps of the design's table."""
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market, Rejection
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.plan import Allocation, PlanResult
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import allocate
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.partition import partition
+from hexcloud.planner.place import place
+from hexcloud.planner.screen import screen
+
+
+def make_plan(market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> PlanResult:
+    """Return the plan that serves the policy best, and every offer that is not in it with the reason.
+
+    Pure: the same arguments give the same plan. Raises InfeasibleError and SolverStoppedError.
+    """
+    screened = screen(market, workload, policy, fleet)
+    columns, unusable = build_columns(screened.offers, market, workload, policy)
+    allocation = allocate(columns, market, workload, policy, fleet)
+    placement = place(allocation, fleet, market)
+    plan = partition(placement, allocation, market, workload, fleet)
+    beaten = _beaten(screened.offers, unusable, allocation)
+    return PlanResult(plan=plan, rejections=(*screened.rejections, *unusable, *beaten))
+
+
+def _beaten(
+    offers: tuple[Offer, ...], unusable: tuple[Rejection, ...], allocation: Allocation
+) -> tuple[Rejection, ...]:
+    """Return the offers that could have been used and were not."""
+    settled = {rejection.offer_id for rejection in unusable}
+    settled |= {share.column.offer_id for share in allocation.rollout} | {allocation.trainer.column.offer_id}
+    reason = "usable, but the plan does better without it"
+    return tuple(
+        Rejection(offer_id=offer.id, rule="not_chosen", reason=reason) for offer in offers if offer.id not in settled
+    )

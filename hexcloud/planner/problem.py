@@ -1,0 +1,227 @@
+"""Problem: what the MILP knows, indexed once; Site: one place where the trainer could stand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import LinkScope, Market
+from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.plan import Columns, Role, RolloutColumn, TrainerColumn
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.estimate import rollout, transfer
+from hexcloud.estimate.risk import availability, startup_usd
+from hexcloud.planner.distance import scope_between
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.stock import Stock
+
+S_PER_H = 3600.0
+SERIAL_SHARE = 0.5
+"""At eta = 0 rollout and training take turns: each gets half of a step. Their best split differs by little."""
+RESERVED_VCPUS_PER_GPU = 1.0
+"""Each engine keeps one core busy with scheduling and detokenising; the others compute rewards."""
+
+Region = tuple[str, str]
+"""Cloud and region."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """One cloud, region and zone with the gangs that could train there."""
+
+    anchor: Offer
+    """The offer of the site with the best network: distances are measured from it."""
+    gangs: tuple[TrainerColumn, ...]
+
+
+@dataclass(frozen=True)
+class Way:
+    """From a trainer's site to one place: seconds a version travels, USD for its first copy into the region."""
+
+    travel_s: float
+    usd_per_version: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One market, job, policy and fleet, with the columns to choose from."""
+
+    columns: Columns
+    market: Market
+    workload: Workload
+    policy: Policy
+    fleet: FleetState
+    require: OfferId | None = None
+    """An offer that the plan must hold at least one machine of: what would it cost to have it?"""
+
+    @cached_property
+    def offers(self) -> dict[OfferId, Offer]:
+        """Offers of all columns by id."""
+        wanted = {column.offer_id for column in self.columns.rollout}
+        wanted |= {column.offer_id for column in self.columns.trainer}
+        return {offer.id: offer for offer in self.market.offers if offer.id in wanted}
+
+    @cached_property
+    def limits(self) -> Stock:
+        """Stock limits of this market, policy and fleet."""
+        return Stock(self.market, self.policy, self.fleet)
+
+    @cached_property
+    def stock(self) -> dict[OfferId, int]:
+        """Most machines a plan may hold, by offer."""
+        return {name: self.limits.most(offer) for name, offer in self.offers.items()}
+
+    @cached_property
+    def quotas(self) -> dict[str, float]:
+        """Units a plan may draw on, by quota: what is left, or what runs."""
+        running: dict[str, float] = {}
+        for offer in self.market.offers:
+            if offer.quota is not None:
+                drawn = self.limits.running(offer.id) * offer.quota_units
+                running[offer.quota] = running.get(offer.quota, 0.0) + drawn
+        return {quota.key: max(quota.left, running.get(quota.key, 0.0)) for quota in self.market.quotas}
+
+    @cached_property
+    def rollout(self) -> tuple[RolloutColumn, ...]:
+        """Usable rollout columns in a fixed order."""
+        usable = (column for column in self.columns.rollout if self.stock.get(column.offer_id, 0) > 0)
+        return tuple(sorted(usable, key=lambda column: (column.offer_id, column.tp, column.batch)))
+
+    @cached_property
+    def gangs(self) -> tuple[TrainerColumn, ...]:
+        """Usable gangs in a fixed order."""
+        usable = (column for column in self.columns.trainer if self.stock.get(column.offer_id, 0) >= column.nodes)
+        return tuple(sorted(usable, key=lambda column: (column.offer_id, column.nodes, column.layout.kind)))
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Sites with a usable gang, by name."""
+        found: dict[tuple[str, str, str], list[TrainerColumn]] = {}
+        for gang in self.gangs:
+            offer = self.offers[gang.offer_id]
+            found.setdefault((offer.cloud, offer.region, offer.zone or ""), []).append(gang)
+        return tuple(Site(self._anchor(gangs), tuple(gangs)) for _, gangs in sorted(found.items()))
+
+    def _anchor(self, gangs: list[TrainerColumn]) -> Offer:
+        offers = (self.offers[gang.offer_id] for gang in gangs)
+        return max(offers, key=lambda offer: (offer.network_gb_per_s, offer.id))
+
+    @property
+    def duty(self) -> float:
+        """Share of time each pool works: all of it, unless eta = 0 makes them take turns."""
+        return 1.0 if self.workload.eta > 0 else SERIAL_SHARE
+
+    def step_s(self, samples_per_s: float) -> float:
+        """Return seconds between published versions."""
+        return self.workload.samples_per_step / samples_per_s
+
+    def rate(self, column: RolloutColumn, samples_per_s: float) -> float:
+        """Return trained samples/s of one instance at the run's T, with losses, pauses and drops taken off."""
+        pause = rollout.pause_share(self.workload, column.tp, self.step_s(samples_per_s))
+        working = availability(self.offers[column.offer_id], self.market.calibration) * (1.0 - pause)
+        return column.samples_per_s * working * (1.0 - self.workload.drop_share) * self.duty
+
+    def reward_vcpus(self, column: RolloutColumn) -> float:
+        """Return cores of one instance left for rewards."""
+        offer = self.offers[column.offer_id]
+        return max(0.0, offer.vcpus - RESERVED_VCPUS_PER_GPU * offer.gpu_count)
+
+    def new_machine_usd_per_hour(self, offer: Offer) -> float:
+        """Return the start-up of one machine spread over the horizon."""
+        return startup_usd(offer, self.market.calibration) / self.policy.horizon_h
+
+    def gang_usd_per_hour(self, gang: TrainerColumn) -> float:
+        """Return rent and spread start-up of a gang, less what runs already."""
+        offer = self.offers[gang.offer_id]
+        starting = max(0, gang.nodes - self.limits.running(offer.id, Role.TRAINER))
+        return gang.nodes * offer.usd_per_hour + starting * self.new_machine_usd_per_hour(offer)
+
+    def is_young_enough(self, column: RolloutColumn, travel_s: float, samples_per_s: float) -> bool:
+        """Would the p95 sample of a column still be trainable when weights travel `travel_s` to it?
+
+        Generation, travel and reload must fit into eta steps (half of one at eta = 0, as the pools take turns). A way
+        that takes longer than a step carries only every other version, so weights grow older before the next arrives.
+        """
+        step_s = self.step_s(samples_per_s)
+        steps = self.workload.eta if self.workload.eta > 0 else SERIAL_SHARE
+        sync_s = travel_s + max(0.0, travel_s - step_s) + rollout.reload_s(self.workload, column.tp)
+        return column.generation_s + sync_s <= steps * step_s
+
+    def young_enough(self, samples_per_s: float) -> tuple[RolloutColumn, ...]:
+        """Return columns that would be in reach of a trainer next to them."""
+        return tuple(column for column in self.rollout if self.is_young_enough(column, 0.0, samples_per_s))
+
+    def reachable(
+        self, extras: Mapping[RolloutColumn, float], site: Site, samples_per_s: float, slack_usd_per_hour: float
+    ) -> tuple[RolloutColumn, ...]:
+        """Return columns in reach of a site whose extra cost and region's egress together fit the slack, USD/h."""
+        ways = self._ways(site)
+        per_hour = S_PER_H / self.step_s(samples_per_s)
+        kept = []
+        for column, extra in extras.items():
+            way = ways[column.offer_id]
+            if extra + way.usd_per_version * per_hour <= slack_usd_per_hour and (
+                self.is_young_enough(column, way.travel_s, samples_per_s)
+            ):
+                kept.append(column)
+        return tuple(kept)
+
+    def egress_usd_per_hour(self, source: Offer, target: Offer, samples_per_s: float) -> float:
+        """Return what one copy of every version costs from one machine to another."""
+        return self._usd_per_version(source, target) * S_PER_H / self.step_s(samples_per_s)
+
+    def zone_egress_usd_per_hour(self, offer: Offer, samples_per_s: float) -> float:
+        """Return what one copy of every version costs from a machine to another zone of its region."""
+        usd_per_gb = self._egress_usd_per_gb.get((offer.cloud, LinkScope.REGION), 0.0)
+        return transfer.egress_usd(self._version_bytes, usd_per_gb) * S_PER_H / self.step_s(samples_per_s)
+
+    def _ways(self, site: Site) -> dict[OfferId, Way]:
+        """The way of the weights from a site to every offer, computed once."""
+        known = self._ways_by_site.get(site.anchor.id)
+        if known is None:
+            known = {name: self._way(site.anchor, offer) for name, offer in self.offers.items()}
+            self._ways_by_site[site.anchor.id] = known
+        return known
+
+    def _way(self, source: Offer, target: Offer) -> Way:
+        scope = self._scope(source, target)
+        link = self._links.get(scope, INFINITY)
+        gb_per_s = min(source.network_gb_per_s, target.network_gb_per_s, link)
+        is_home = scope in (LinkScope.ZONE, LinkScope.REGION)
+        return Way(
+            travel_s=transfer.transfer_s(self._version_bytes, gb_per_s),
+            usd_per_version=0.0 if is_home else self._usd_per_version(source, target),
+        )
+
+    def _usd_per_version(self, source: Offer, target: Offer) -> float:
+        billed = self._scope(source, target) if source.cloud == target.cloud else LinkScope.WORLD
+        usd_per_gb = self._egress_usd_per_gb.get((source.cloud, billed), 0.0)
+        return transfer.egress_usd(self._version_bytes, usd_per_gb)
+
+    def _scope(self, source: Offer, target: Offer) -> LinkScope:
+        """Distance, looked up by region: spelling out the continents of 1,500 offers for each site is slow."""
+        pair = (source.cloud, source.region, target.cloud, target.region, source.zone == target.zone)
+        if pair not in self._scopes:
+            self._scopes[pair] = scope_between(source, target)
+        return self._scopes[pair]
+
+    @cached_property
+    def _version_bytes(self) -> float:
+        return transfer.full_bytes(self.workload.model)
+
+    @cached_property
+    def _links(self) -> dict[LinkScope, float]:
+        return {link.scope: link.gb_per_s for link in self.market.network.links}
+
+    @cached_property
+    def _egress_usd_per_gb(self) -> dict[tuple[str, LinkScope], float]:
+        return {(row.cloud, row.scope): row.usd_per_gb for row in self.market.network.egress}
+
+    @cached_property
+    def _ways_by_site(self) -> dict[OfferId, dict[OfferId, Way]]:
+        return {}
+
+    @cached_property
+    def _scopes(self) -> dict[tuple[str, str, str, str, bool], LinkScope]:
+        return {}

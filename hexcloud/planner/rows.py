@@ -1,0 +1,165 @@
+"""rows: the MILP of one trainer site at one throughput T, with every rule as a named row.
+
+With the site and T fixed the model is linear and small: egress is a fixed charge per region, pauses and reach are
+constants, and no big-M links the trainer's region to anything.
+"""
+
+from collections import defaultdict
+
+from hexcloud.domain.offer import OfferId, Tenure
+from hexcloud.domain.plan import Role
+from hexcloud.estimate.risk import gang_loss_share
+from hexcloud.planner.egress import add_egress
+from hexcloud.planner.milp import Term, Variable
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rules import UNNAMED, Choice, RuleModel, by_offer, ones
+
+
+def build(problem: Problem, choice: Choice, *, elastic: bool = False) -> RuleModel:
+    """Return the model of a choice with all its rules."""
+    rules = RuleModel(problem, choice, elastic=elastic)
+    _add_starts(rules)
+    _add_rates(rules)
+    _add_trainer(rules)
+    _add_counts(rules)
+    add_egress(rules)
+    _add_risk(rules)
+    _add_budget(rules)
+    return rules
+
+
+def _add_starts(rules: RuleModel) -> None:
+    """Charge the start of every rollout machine that does not run yet."""
+    problem = rules.problem
+    for name, columns in by_offer(rules.rollout).items():
+        usd_per_hour = problem.new_machine_usd_per_hour(problem.offers[name])
+        running = problem.limits.running(name, Role.ROLLOUT)
+        if running == 0:
+            for machines in columns:
+                rules.charge(rules.one_off, machines, usd_per_hour)
+            continue
+        starting = rules.model.add_variable()
+        rules.charge(rules.one_off, starting, usd_per_hour)
+        rules.model.add_row(UNNAMED, [*ones(columns), (starting, -1.0)], upper=running)
+
+
+def _add_rates(rules: RuleModel) -> None:
+    """Throughput of the rollout side, what must survive, how much of it may be spot, and cores for rewards."""
+    target, rates = rules.choice.samples_per_s, rules.useful.rates
+    total = _add_total(rules, [(machines, rates[column]) for column, machines in rules.rollout], target)
+    rules.model.add_row("rollout_rate", [(total, 1.0)], lower=target)
+    _add_survival(rules)
+    _add_spot_share(rules)
+    needed = rules.useful.reward_vcpus
+    rewards = [(machines, min(needed, rules.problem.reward_vcpus(column))) for column, machines in rules.rollout]
+    rules.limit("reward_cpu", rewards, lower=needed)
+
+
+def _add_total(rules: RuleModel, rates: list[Term], enough: float) -> Variable:
+    """Return a variable that sums rates, each counted up to `enough`: whole machines reach it just the same.
+
+    One machine that makes ten times the target then counts once, so the relaxation cannot buy a tenth of it.
+    """
+    total = rules.model.add_variable()
+    capped = [(machines, min(rate, enough)) for machines, rate in rates]
+    rules.model.add_row(UNNAMED, [*capped, (total, -1.0)], lower=0.0, upper=0.0)
+    return total
+
+
+def _add_survival(rules: RuleModel) -> None:
+    """Whatever one failure domain is lost, sigma * T must remain."""
+    least = rules.problem.policy.survival_share * rules.choice.samples_per_s
+    if least == 0:
+        return
+    rates = [(machines, rules.useful.rates[column]) for column, machines in rules.rollout]
+    total = _add_total(rules, rates, least)
+    domains: dict[str, list[Term]] = defaultdict(list)
+    for (column, _), (machines, rate) in zip(rules.rollout, rates, strict=True):
+        domains[rules.offer(column).domain].append((machines, -min(rate, least)))
+    for domain, lost in sorted(domains.items()):
+        rules.limit(f"survive[{domain}]", [(total, 1.0), *lost], lower=least)
+
+
+def _add_spot_share(rules: RuleModel) -> None:
+    share = rules.problem.policy.max_spot_share
+    rates = [(rules.offer(column).tenure, machines, rules.useful.rates[column]) for column, machines in rules.rollout]
+    if share < 1 and any(tenure is Tenure.SPOT for tenure, _, _ in rates):
+        terms = [(machines, rate * ((tenure is Tenure.SPOT) - share)) for tenure, machines, rate in rates]
+        rules.limit("spot_share", terms, upper=0.0)
+
+
+def _add_trainer(rules: RuleModel) -> None:
+    """Exactly one gang, fast enough."""
+    if not rules.gangs:
+        return
+    rules.model.add_row("one_gang", ones(variable for _, variable in rules.gangs), lower=1.0, upper=1.0)
+    trained = [(variable, gang.samples_per_s * rules.problem.duty) for gang, variable in rules.gangs]
+    rules.limit("train_rate", trained, lower=rules.choice.samples_per_s)
+
+
+def _add_counts(rules: RuleModel) -> None:
+    """Stock, quota, slots in flight and number of pools."""
+    problem, workload = rules.problem, rules.problem.workload
+    held = _held(rules)
+    for name, machines in held.items():
+        rules.limit(f"stock[{name}]", machines, upper=problem.stock[name])
+    for key, left in sorted(problem.quotas.items()):
+        drawn = [
+            (variable, count * problem.offers[name].quota_units)
+            for name, machines in held.items()
+            if problem.offers[name].quota == key
+            for variable, count in machines
+        ]
+        if drawn:
+            rules.limit(f"quota[{key}]", drawn, upper=left)
+    slots = [(machines, float(column.slots)) for column, machines in rules.rollout]
+    rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
+    if problem.require is not None and rules.gangs:
+        rules.limit(f"require[{problem.require}]", held.get(problem.require, ()), lower=1.0)
+    if problem.policy.max_pools is not None:
+        pools = [rules.flag(terms, problem.stock[name]) for name, terms in held.items()]
+        rules.limit("pools", ones(pools), upper=float(problem.policy.max_pools))
+
+
+def _add_risk(rules: RuleModel) -> None:
+    """Price the loss of a spot gang: a share of the whole rent, as the whole fleet waits for it."""
+    if rules.elastic:
+        return
+    problem = rules.problem
+    by_share: dict[float, list[Variable]] = defaultdict(list)
+    for gang, variable in rules.gangs:
+        by_share[gang_loss_share(rules.offer(gang), gang.nodes, problem.market.calibration)].append(variable)
+    by_share.pop(0.0, None)
+    if not by_share:
+        return
+    loss = rules.model.add_variable()
+    rules.charge(rules.risk, loss, 1.0)
+    rent = rules.rent.terms
+    most_rent = sum(usd * rules.model.upper(variable) for variable, usd in rent)
+    for share, variables in sorted(by_share.items()):
+        slope = [(variable, -share * usd) for variable, usd in rent if variable not in variables]
+        own = {variable: -share * usd for variable, usd in rent if variable in variables}
+        chosen = [(variable, own[variable] - share * most_rent) for variable in variables]
+        rules.model.add_row(UNNAMED, [(loss, 1.0), *slope, *chosen], lower=-share * most_rent)
+
+
+def _add_budget(rules: RuleModel) -> None:
+    """Cap what the plan pays per hour: rent, egress and spread one-off costs."""
+    cap = rules.problem.policy.max_usd_per_hour
+    if cap is None:
+        return
+    prices: dict[Variable, float] = defaultdict(float)
+    for bill in (rules.rent, rules.egress, rules.one_off):
+        for variable, usd in bill.terms:
+            prices[variable] += usd
+    rules.limit("hourly_budget", prices.items(), upper=cap)
+
+
+def _held(rules: RuleModel) -> dict[OfferId, list[Term]]:
+    """Machines held of each offer, in both roles."""
+    held: dict[OfferId, list[Term]] = defaultdict(list)
+    for column, variable in rules.rollout:
+        held[column.offer_id].append((variable, 1.0))
+    for gang, variable in rules.gangs:
+        held[gang.offer_id].append((variable, float(gang.nodes)))
+    return dict(sorted(held.items()))

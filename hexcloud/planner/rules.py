@@ -1,0 +1,116 @@
+"""rules: a model in the making that knows what its variables mean and cost, and which limits may give way."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.plan import Role, RolloutColumn, TrainerColumn
+from hexcloud.planner.milp import INFINITY, Model, Solution, Term, Variable
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.useful import Useful
+
+UNNAMED = ""
+"""Rows that only define a variable: they are no rule and never reported."""
+
+_MANY = 1e4
+"""Machines of one offer that no elastic plan exceeds."""
+
+Machines = tuple[tuple[RolloutColumn, Variable], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one model chooses from."""
+
+    samples_per_s: float
+    rollout: tuple[RolloutColumn, ...]
+    gangs: tuple[TrainerColumn, ...]
+    """Empty: the rollout side alone, for a lower bound."""
+    source: Offer | None
+    """Where weights come from; None: egress is free."""
+
+
+class Bill:
+    """Terms of the objective of one kind, USD/h."""
+
+    def __init__(self) -> None:
+        self.terms: list[Term] = []
+
+    def usd_per_hour(self, solution: Solution) -> float:
+        """Return what a solution pays under this bill."""
+        return sum(solution.values[variable] * usd for variable, usd in self.terms)
+
+
+class RuleModel:
+    """A model with its bills. `elastic` lets every limit be broken, and minimises by how much instead of dollars."""
+
+    def __init__(self, problem: Problem, choice: Choice, *, elastic: bool = False) -> None:
+        self.problem = problem
+        self.choice = choice
+        self.elastic = elastic
+        self.useful = Useful(problem, choice.samples_per_s, choice.rollout)
+        self.model = Model()
+        self.slacks: list[tuple[str, Variable]] = []
+        self.rent, self.egress, self.one_off, self.risk = Bill(), Bill(), Bill(), Bill()
+        self.rollout: Machines = tuple((column, self._machines(column)) for column in choice.rollout)
+        self.gangs = tuple((gang, self._gang(gang)) for gang in choice.gangs)
+
+    def charge(self, bill: Bill, variable: Variable, usd_per_hour: float) -> None:
+        """Put a variable's price on a bill."""
+        bill.terms.append((variable, usd_per_hour))
+        if not self.elastic:
+            self.model.add_cost(variable, usd_per_hour)
+
+    def limit(self, name: str, terms: Iterable[Term], *, lower: float = -INFINITY, upper: float = INFINITY) -> None:
+        """Add a rule with one bound; in elastic models it may be broken for the share by which it is."""
+        row = list(terms)
+        if self.elastic:
+            bound, sign = (lower, 1.0) if upper == INFINITY else (upper, -1.0)
+            slack = self.model.add_variable(cost=1.0 / max(abs(bound), 1.0))
+            self.slacks.append((name, slack))
+            row.append((slack, sign))
+        self.model.add_row(name, row, lower=lower, upper=upper)
+
+    def offer(self, column: RolloutColumn | TrainerColumn) -> Offer:
+        """Return the offer a column uses."""
+        return self.problem.offers[column.offer_id]
+
+    def most(self, column: RolloutColumn) -> float:
+        """Return the most machines of a column that a plan need hold."""
+        return _MANY if self.elastic else float(self.useful.most(column))
+
+    def flag(self, machines: Iterable[Term], most: int) -> Variable:
+        """Return a variable that is 1 when any of at most `most` machines is used."""
+        used = self.model.add_variable(upper=1.0, integer=True)
+        limit = _MANY if self.elastic else float(most)
+        self.model.add_row(UNNAMED, [*machines, (used, -limit)], upper=0.0)
+        return used
+
+    def _machines(self, column: RolloutColumn) -> Variable:
+        offer = self.offer(column)
+        upper = INFINITY if self.elastic else float(self.useful.most(column))
+        machines = self.model.add_variable(upper=upper, integer=True)
+        self.charge(self.rent, machines, offer.usd_per_hour)
+        return machines
+
+    def _gang(self, gang: TrainerColumn) -> Variable:
+        offer = self.offer(gang)
+        chosen = self.model.add_variable(upper=1.0, integer=True)
+        self.charge(self.rent, chosen, gang.nodes * offer.usd_per_hour)
+        starting = max(0, gang.nodes - self.problem.limits.running(offer.id, Role.TRAINER))
+        self.charge(self.one_off, chosen, starting * self.problem.new_machine_usd_per_hour(offer))
+        return chosen
+
+
+def by_offer(members: Machines) -> dict[OfferId, list[Variable]]:
+    """Group rollout variables by the offer their columns use."""
+    offers: dict[OfferId, list[Variable]] = defaultdict(list)
+    for column, machines in members:
+        offers[column.offer_id].append(machines)
+    return offers
+
+
+def ones(variables: Iterable[Variable]) -> list[Term]:
+    """Return terms that count variables."""
+    return [(variable, 1.0) for variable in variables]

@@ -1,0 +1,70 @@
+"""screen: which offers this job and these wishes can use at all. A refusal is a value with its reason."""
+
+from fnmatch import fnmatchcase
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.market import Market, Rejection
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.estimate.memory import GIB, usable_bytes
+from hexcloud.planner.stock import Stock
+
+
+class Screened(Frozen):
+    """Offers worth a column, and the others with the reason. Offers carry the stock a plan may use."""
+
+    offers: tuple[Offer, ...]
+    rejections: tuple[Rejection, ...]
+
+
+def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> Screened:
+    """Return the offers that pass every rule, each with its effective stock, and a Rejection for every other."""
+    stock = Stock(market, policy, fleet)
+    kept: list[Offer] = []
+    rejections: list[Rejection] = []
+    for offer in sorted(market.offers, key=lambda one: one.id):
+        refusal = _refusal(offer, market, workload, policy) or (
+            stock.refusal(offer) if stock.running(offer.id) == 0 else None
+        )
+        if refusal:
+            rejections.append(Rejection(offer_id=offer.id, rule=refusal[0], reason=refusal[1]))
+        else:
+            kept.append(offer.model_copy(update={"stock": stock.most(offer)}))
+    return Screened(offers=tuple(kept), rejections=tuple(rejections))
+
+
+_Refusal = tuple[str, str]
+
+
+def _refusal(offer: Offer, market: Market, workload: Workload, policy: Policy) -> _Refusal | None:
+    return _unwanted(offer, policy) or _unable(offer, market, workload)
+
+
+def _unwanted(offer: Offer, policy: Policy) -> _Refusal | None:
+    """What the policy does not want."""
+    wishes: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("cloud", offer.cloud, policy.clouds),
+        ("region", offer.region, policy.regions),
+        ("gpu", offer.gpu, policy.gpus),
+    )
+    for rule, value, patterns in wishes:
+        if patterns and not any(fnmatchcase(value, pattern) for pattern in patterns):
+            return rule, f"{rule} {value} is not among {', '.join(patterns)}"
+    if offer.tenure is Tenure.SPOT and policy.max_spot_share == 0 and not policy.spot_trainer:
+        return "tenure", "the policy allows no spot machine in any role"
+    return None
+
+
+def _unable(offer: Offer, market: Market, workload: Workload) -> _Refusal | None:
+    """What the machine cannot do."""
+    gpu = market.gpus.get(offer.gpu)
+    if gpu is None:
+        return "gpu_facts", f"no facts about GPU {offer.gpu} in the catalog"
+    if not gpu.has_bf16:
+        return "bf16", f"{gpu.name} has no bf16"
+    needed, there = workload.model.weight_bytes, usable_bytes(gpu) * offer.gpu_count
+    if needed > there:
+        return "memory", f"weights take {needed / GIB:.1f} GiB, its GPUs hold {there / GIB:.1f} GiB in all"
+    return None

@@ -1,0 +1,142 @@
+"""search: the cheapest allocation at one throughput, branching on the trainer's site before counts; and the fastest."""
+
+from dataclasses import dataclass, replace
+
+from hexcloud.domain.errors import SolverStoppedError
+from hexcloud.domain.plan import RolloutColumn, TrainerColumn
+from hexcloud.planner.milp import INFINITY, Solution, Status
+from hexcloud.planner.problem import Problem, Site
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice, RuleModel
+
+NODE_LIMIT = 50_000
+"""Branch-and-bound nodes per site; the bundled market needs a few dozen. A time limit would not be repeatable."""
+
+_LEAST_SHARE = 1e-6
+_FEW = 200
+"""Columns of the first guess."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best allocation over all sites. `bound` is a proven lower bound over all sites, USD/h."""
+
+    rules: RuleModel
+    solution: Solution
+    bound: float
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One throughput that is tried at every site."""
+
+    samples_per_s: float
+    extras: dict[RolloutColumn, float]
+    """Columns in reach of a trainer beside them, with the USD/h by which using one raises the rollout floor."""
+    sites: tuple[tuple[float, Site, tuple[TrainerColumn, ...]], ...]
+    """Lower bound in USD/h, site and its gangs that are fast enough; cheapest bound first, none over the hourly cap."""
+
+
+def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None:
+    """Return the cheapest allocation that makes `samples_per_s` within the relative gap, or None if there is none.
+
+    Raises SolverStoppedError when the node limit comes before the proof.
+    """
+    trial = _trial(problem, samples_per_s)
+    best = _first_guess(problem, trial, gap)
+    nodes, bound = 0, INFINITY
+    for lower, site, gangs in trial.sites:
+        ceiling = INFINITY if best is None else best.solution.objective * (1.0 - gap)
+        if lower >= ceiling:
+            bound = min(bound, lower)
+            break
+        rules = _site_rules(problem, trial, site, gangs, ceiling - lower)
+        rules.model.cap_objective(ceiling)
+        solution = _solved(rules, gap)
+        nodes += solution.nodes
+        bound = min(bound, max(lower, min(solution.bound, ceiling)))
+        if solution.values and (best is None or solution.objective < best.solution.objective):
+            best = Found(rules, solution, bound, nodes)
+    return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
+
+
+def fastest(problem: Problem, width: float) -> tuple[Found | None, float]:
+    """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
+
+    Bisects T until the two are within the relative `width`: dearer egress, fewer columns in reach and longer pauses
+    make everything harder as T grows, never easier. None when not even a millionth of the fastest gang is feasible.
+    """
+    ceiling = max((gang.samples_per_s * problem.duty for gang in problem.gangs), default=0.0)
+    least = ceiling * _LEAST_SHARE
+    reached, trial = 0.0, ceiling
+    while trial > least and ceiling - reached > width * ceiling:
+        if _is_feasible(problem, trial):
+            reached = trial
+        else:
+            ceiling = trial
+        trial = (ceiling + reached) / 2.0
+    return (cheapest(problem, reached, width) if reached > 0 else None), ceiling
+
+
+def _is_feasible(problem: Problem, samples_per_s: float) -> bool:
+    """Does any site have any plan at all? The first one found ends the search."""
+    trial = _trial(problem, samples_per_s)
+    return any(
+        bool(_solved(_site_rules(problem, trial, site, gangs, INFINITY), INFINITY).values)
+        for _, site, gangs in trial.sites
+    )
+
+
+def _first_guess(problem: Problem, trial: Trial, gap: float) -> Found | None:
+    """Solve the most promising site with the most promising columns: a price that later sites have to beat."""
+    if not trial.sites:
+        return None
+    _, site, gangs = trial.sites[0]
+    ranked = sorted(trial.extras, key=lambda column: (trial.extras[column], column.offer_id, column.batch))
+    few = replace(trial, extras={column: trial.extras[column] for column in ranked[:_FEW]})
+    rules = _site_rules(problem, few, site, gangs, INFINITY)
+    solution = _solved(rules, gap)
+    return Found(rules, solution, 0.0, solution.nodes) if solution.values else None
+
+
+def _trial(problem: Problem, samples_per_s: float) -> Trial:
+    floor, extras = _rollout_floor(problem, samples_per_s)
+    cap = problem.policy.max_usd_per_hour or INFINITY
+    ranked = []
+    for site in problem.sites if floor < INFINITY else ():
+        gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= samples_per_s)
+        lower = floor + min((problem.gang_usd_per_hour(gang) for gang in gangs), default=INFINITY)
+        if gangs and lower <= cap:
+            ranked.append((lower, site, gangs))
+    return Trial(samples_per_s, extras, tuple(sorted(ranked, key=lambda row: row[0])))
+
+
+def _rollout_floor(problem: Problem, samples_per_s: float) -> tuple[float, dict[RolloutColumn, float]]:
+    """Return what the rollout side costs at least wherever the trainer stands, and what each column would add to that.
+
+    It is the relaxed model without gangs and egress. Infinite when no columns suffice.
+    """
+    near = problem.young_enough(samples_per_s)
+    if not near:
+        return INFINITY, {}
+    rules = build(problem, Choice(samples_per_s, near, (), None))
+    solution = rules.model.minimise(gap=0.0, node_limit=NODE_LIMIT, relaxed=True)
+    if not solution.values:
+        return INFINITY, {}
+    return solution.bound, {column: max(0.0, solution.reduced_costs[machines]) for column, machines in rules.rollout}
+
+
+def _site_rules(
+    problem: Problem, trial: Trial, site: Site, gangs: tuple[TrainerColumn, ...], slack_usd_per_hour: float
+) -> RuleModel:
+    """Build a site's model without columns that are out of reach or would cost more than the slack over its bound."""
+    reachable = problem.reachable(trial.extras, site, trial.samples_per_s, slack_usd_per_hour)
+    return build(problem, Choice(trial.samples_per_s, reachable, gangs, site.anchor))
+
+
+def _solved(rules: RuleModel, gap: float) -> Solution:
+    solution = rules.model.minimise(gap=gap, node_limit=NODE_LIMIT)
+    if solution.status is Status.STOPPED:
+        raise SolverStoppedError(f"no proof within {NODE_LIMIT} nodes at {rules.choice.samples_per_s:.3f} samples/s")
+    return solution

@@ -1,0 +1,203 @@
+"""What the inside needs of the outside. Adapters and the simulator implement these; nothing here has behaviour."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from hexcloud.domain.command import Command
+from hexcloud.domain.event import Event
+from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
+from hexcloud.domain.ledger import LedgerEntry
+from hexcloud.domain.market import Market
+from hexcloud.domain.messages import RunView
+from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.plan import ExecutionPlan, Placement
+from hexcloud.domain.policy import ReplanSchedule
+from hexcloud.domain.run import RunRecord, RunState
+
+
+class Clock(Protocol):
+    """The run clock (prices, dwell, horizon, ledger) and real time (heartbeats, leases)."""
+
+    def now_s(self) -> float:
+        """Return run-clock seconds since the epoch."""
+        ...
+
+    def wall_s(self) -> float:
+        """Return real seconds since the epoch."""
+        ...
+
+    def sleep(self, wall_s: float) -> None:
+        """Wait for real seconds (the simulator jumps)."""
+        ...
+
+
+class MarketSource(Protocol):
+    """Where offers come from."""
+
+    def market(self, now_s: float) -> Market:
+        """Return the believed market at this run-clock moment. Raises MarketError."""
+        ...
+
+
+class Provisioner(Protocol):
+    """Who rents machines. Every call may be repeated: a node id is launched at most once."""
+
+    def launch(self, node: Node, offer: Offer, command: Command) -> None:
+        """Start a machine that carries the node's id. Raises a ProvisionError by what to do next."""
+        ...
+
+    def terminate(self, node_id: NodeId) -> None:
+        """Ask for the end of a machine; unknown or ended ids are fine. Raises NotYetError, RateLimitError."""
+        ...
+
+    def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
+        """Return ids of all machines of the run that still exist (and bill), as the cloud itself says."""
+        ...
+
+
+class Coordinator(Protocol):
+    """The controller's line to the run's coordinator. Every call raises EngineError when it does not answer."""
+
+    def view(self) -> RunView:
+        """Return the run as the coordinator knows it."""
+        ...
+
+    def renew(self, run_until_s: float) -> None:
+        """Extend the spend lease of the whole fleet, wall seconds since the epoch."""
+        ...
+
+    def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:
+        """Let a node register with this token; revoke others."""
+        ...
+
+    def drain(self, node_id: NodeId) -> None:
+        """Tell a node to finish what it holds and to exit."""
+        ...
+
+    def stop(self, reason: str) -> None:
+        """Tell the run to checkpoint, write its output and say `done`."""
+        ...
+
+
+class Engine(Protocol):
+    """An inference engine beside the rollout agent. Calls block and may come from several threads at once.
+
+    Every call raises EngineError when the engine refuses, fails or does not answer.
+    """
+
+    def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+        """Return one generation per request, in order, when all have ended. One request's refusal refuses all."""
+        ...
+
+    def update_weights_from_disk(self, path: str, version: int) -> None:
+        """Load `model.safetensors` of a directory between two decode steps. Running requests go on under it."""
+        ...
+
+    def pause(self, mode: PauseMode) -> None:
+        """Stop decoding; requests that arrive meanwhile are held."""
+        ...
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        ...
+
+    def abort(self, rids: tuple[str, ...]) -> None:
+        """End these requests with the tokens they have; unknown ids are ignored."""
+        ...
+
+    def abort_all(self) -> None:
+        """End every open request with the tokens it has."""
+        ...
+
+    def is_healthy(self) -> bool:
+        """Does it answer? Never raises."""
+        ...
+
+    def info(self) -> EngineInfo:
+        """Return which weights are loaded."""
+        ...
+
+
+class Timer(Protocol):
+    """Calls back on a schedule of the run clock, from a thread of its own."""
+
+    def start(self, schedule: ReplanSchedule, callback: Callable[[], None]) -> None:
+        """Begin. Raises ConfigError for a schedule that cannot be read."""
+        ...
+
+    def stop(self) -> None:
+        """End; no callback runs afterwards."""
+        ...
+
+
+class Store(Protocol):
+    """The run's memory, which outlives the controller. Raises StoreError when it is gone."""
+
+    def save_run(self, run: RunRecord) -> None:
+        """Insert or replace a run."""
+        ...
+
+    def run(self, run_id: RunId) -> RunRecord | None:
+        """Return one run."""
+        ...
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        """Return all runs, newest first."""
+        ...
+
+    def set_run_state(self, run_id: RunId, state: RunState, reason: str) -> None:
+        """Change a run's state."""
+        ...
+
+    def save_node(self, node: Node) -> None:
+        """Insert or replace a node. Written before the provider is called: this is the intent."""
+        ...
+
+    def nodes(self, run_id: RunId) -> tuple[Node, ...]:
+        """Return all nodes of a run ever recorded, in order of request."""
+        ...
+
+    def save_plan(self, run_id: RunId, plan: ExecutionPlan, placement: Placement) -> None:
+        """Remember the accepted placement and the plan it comes from."""
+        ...
+
+    def plan(self, run_id: RunId) -> tuple[ExecutionPlan, Placement] | None:
+        """Return the accepted plan."""
+        ...
+
+    def add_event(self, run_id: RunId, event: Event) -> None:
+        """Append to the run's history."""
+        ...
+
+    def events(self, run_id: RunId, after: int = 0) -> tuple[tuple[int, Event], ...]:
+        """Return (sequence number, event) with a number over `after`."""
+        ...
+
+    def add_ledger(self, run_id: RunId, entries: tuple[LedgerEntry, ...]) -> None:
+        """Append spans of spend, all or none."""
+        ...
+
+    def ledger(self, run_id: RunId) -> tuple[LedgerEntry, ...]:
+        """Return all spans of a run."""
+        ...
+
+    def spent_usd(self, run_id: RunId) -> float:
+        """Return the sum of the ledger."""
+        ...
+
+    def save_block(self, run_id: RunId, offer_id: OfferId, until_s: float, reason: str) -> None:
+        """Remember that a pool refused us, until a run-clock moment."""
+        ...
+
+    def blocks(self, run_id: RunId, now_s: float) -> dict[OfferId, str]:
+        """Return the pools still blocked, with the reason."""
+        ...
+
+    def save_view(self, run_id: RunId, view: RunView) -> None:
+        """Keep the last word of the coordinator, for `status`, `attach` and `report`."""
+        ...
+
+    def view(self, run_id: RunId) -> RunView | None:
+        """Return it."""
+        ...

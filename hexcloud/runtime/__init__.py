@@ -1,0 +1,1 @@
+"""Work on rented machines: coordinator, rollout agent, trainer, probe."""

@@ -1,0 +1,86 @@
+"""Which checkpoints a run has. No torch here: the coordinator asks before the trainer exists.
+
+A checkpoint is a folder `checkpoints/EPOCH-VERSION` whose `manifest.json` holds a digest of every other file in it.
+Digests are checked before anything is loaded (checkpoints are pickles); a folder that fails is as if it were absent.
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.runtime.atomic import sha256_of
+
+_FOLDER = "checkpoints"
+_MANIFEST = "manifest.json"
+_NAME = re.compile(r"^(\d+)-(\d+)$")
+KEPT = 2
+"""The newest, and one to fall back on."""
+
+
+class Manifest(Frozen):
+    """What a checkpoint must consist of: path in its folder -> sha256."""
+
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """One whole checkpoint. A run that resumes from it goes on with epoch + 1 at this version."""
+
+    epoch: int
+    version: int
+    path: Path
+
+
+def checkpoint_path(run_dir: Path, epoch: int, version: int) -> Path:
+    """Return where the checkpoint of these weights belongs."""
+    return run_dir / _FOLDER / f"{epoch}-{version}"
+
+
+def write_manifest(directory: Path) -> None:
+    """Seal a folder: note the digest of every file in it."""
+    files = {str(path.relative_to(directory)): sha256_of(path) for path in _files(directory)}
+    (directory / _MANIFEST).write_text(Manifest(files=files).model_dump_json(indent=2))
+
+
+def is_whole(directory: Path) -> bool:
+    """Does the folder hold exactly what its manifest says?"""
+    try:
+        manifest = Manifest.model_validate_json((directory / _MANIFEST).read_text())
+        found = {str(path.relative_to(directory)): sha256_of(path) for path in _files(directory)}
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return False
+    return found == manifest.files
+
+
+def newest_checkpoint(run_dir: Path) -> CheckpointInfo | None:
+    """Return the newest whole checkpoint; torn ones are passed over. A later epoch beats a higher version."""
+    return next((info for info in _all(run_dir) if is_whole(info.path)), None)
+
+
+def prune_checkpoints(run_dir: Path) -> None:
+    """Remove all but the newest whole ones, and torn ones older than those."""
+    whole = [info for info in _all(run_dir) if is_whole(info.path)]
+    if len(whole) < KEPT:
+        return
+    oldest = whole[KEPT - 1]
+    for info in _all(run_dir):
+        if (info.epoch, info.version) < (oldest.epoch, oldest.version):
+            shutil.rmtree(info.path)
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path != directory / _MANIFEST)
+
+
+def _all(run_dir: Path) -> list[CheckpointInfo]:
+    """Return every folder that is named like a checkpoint, newest first."""
+    folder = run_dir / _FOLDER
+    paths = folder.iterdir() if folder.is_dir() else ()
+    named = [(match, path) for path in paths if (match := _NAME.match(path.name))]
+    found = [CheckpointInfo(int(match[1]), int(match[2]), path) for match, path in named]
+    return sorted(found, key=lambda info: (info.epoch, info.version), reverse=True)

@@ -1,0 +1,347 @@
+"""Coordinator: the run's state on the trainer's head node. Admission, nodes, weights and metrics behind one door.
+
+It lives in one event loop and no method but `batch` awaits, so every call sees and leaves whole state. It owns no
+socket (coordinator_app.py) and decides nothing about staleness (admission/).
+"""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from hexcloud.admission.admission import Admission, Ask, Terms, Verdict
+from hexcloud.admission.groups import Parked, Prompt
+from hexcloud.admission.staleness import StalenessLaw
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.errors import HexcloudError
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import (
+    Admit,
+    Batch,
+    DrainRequest,
+    Evaluation,
+    Heartbeat,
+    LeaseGrant,
+    LeaseRequest,
+    LinkReport,
+    Orders,
+    PartialCommit,
+    Register,
+    Renewal,
+    RunPhase,
+    RunView,
+    StepReport,
+    StopRequest,
+    Submission,
+)
+from hexcloud.domain.plan import Role
+from hexcloud.runtime.coordinator_access import AccessList
+from hexcloud.runtime.coordinator_metrics import RunMetrics
+from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
+from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_weights import PublishedWeights
+
+SILENT_BEATS = 5
+"""Heartbeats missed before a worker's leases go to others."""
+FULL_RETRY_S = 0.1
+"""A worker asks again after this when nothing may start; a step of the default job takes about a second."""
+IDLE_RETRY_S = 1.0
+"""The same while nothing will start for longer: draining, or the run is over."""
+BATCH_WAIT_S = 2.0
+"""A trainer's question for a batch is answered within this."""
+
+log = structlog.get_logger()
+
+
+class UnknownNodeError(HexcloudError):
+    """The node is admitted and has not registered: register, then repeat."""
+
+
+class PromptSource(Protocol):
+    """What the coordinator needs of a task."""
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Most tokens of a response."""
+        ...
+
+    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
+        """Draw prompt ids and the answer that the verifier wants."""
+        ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run begins: at a checkpoint's version, in an epoch that no coordinator of the run had before."""
+
+    epoch: int = 0
+    version: int = 0
+
+
+class Coordinator:
+    """The state of one run. `clock` gives wall seconds since the epoch."""
+
+    def __init__(
+        self,
+        spec: NodeSpec,
+        task: PromptSource,
+        access: AccessList,
+        start: Start = Start(),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Begin or go on with a run. `spec` is the trainer's head node's."""
+        law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
+        self.spec = spec
+        self.access = access
+        self.run_until_s = clock() + spec.spend_lease_s
+        """The spend lease of every node, wall seconds since the epoch."""
+        self.stop_reason = ""
+        """Why no more step is begun; empty while steps are."""
+        self.has_lapsed = False
+        """Whether the spend lease ran out: whoever runs this should see the checkpoint written and exit."""
+        self._task = task
+        self._clock = clock
+        # Another epoch draws other prompts: what was seen before a recovery is not seen again.
+        self._rng = random.Random(f"{spec.seed}/{start.epoch}")
+        terms = Terms(law=law, max_new_tokens=task.max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
+        self._admission = Admission(terms, start.epoch, start.version)
+        self._nodes = NodeTable()
+        # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
+        self._weights = PublishedWeights(keep=spec.eta + 2)
+        self._metrics = RunMetrics(Path(spec.run_dir))
+        self._metrics.checkpoint_version = start.version if start.epoch else -1
+        self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
+        self._accuracy: dict[str, float] = {}
+        self._is_finished = False
+        self._news = asyncio.Event()
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch."""
+        return self._admission.epoch
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more step will be begun."""
+        return bool(self.stop_reason) or self._admission.version >= self.spec.steps
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the trainer has written everything there is to write."""
+        return self._is_finished
+
+    # What nodes say.
+
+    def register(self, message: Register) -> Orders:
+        """Know a node and tell it what to do."""
+        node = self._nodes.register(message, self._clock())
+        self._join(node)
+        log.info("node_registered", node=node.id, role=node.role, slots=node.slots)
+        return self._orders(node, ())
+
+    def heartbeat(self, message: Heartbeat) -> Orders:
+        """Hear what a node does and tell it what to do. Raises UnknownNodeError."""
+        node = self._heard(message.node_id)
+        node.note(message, self._clock())
+        return self._orders(node, self._admission.hear(node.id, message.epoch, message.leases))
+
+    def lease(self, message: LeaseRequest) -> LeaseGrant:
+        """Grant leases, or name the version to load first, or neither. Raises UnknownNodeError."""
+        node = self._heard(message.node_id)
+        latest = self._weights.latest
+        if latest is None:
+            return LeaseGrant(retry_s=FULL_RETRY_S)
+        if node.is_draining or self.is_over:
+            return LeaseGrant(retry_s=IDLE_RETRY_S)
+        ask = Ask(node.id, message.epoch, message.version, message.want)
+        granted = self._admission.grant(ask, self._clock(), self._draw)
+        self._note_work()
+        if granted.must_load:
+            return LeaseGrant(load=latest, retry_s=FULL_RETRY_S)
+        return LeaseGrant(leases=granted.leases, retry_s=FULL_RETRY_S)
+
+    def submit(self, message: Submission) -> None:
+        """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
+        self._heard(message.node_id)
+        verdicts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
+        if verdicts[Verdict.REFUSED]:
+            log.warning("samples_refused", node=message.node_id, samples=verdicts[Verdict.REFUSED])
+        self._note_work()
+        if self._admission.has_batch:
+            self._news.set()
+
+    def commit(self, message: PartialCommit) -> None:
+        """Renew leases and park their tokens; take back those that are released. Raises UnknownNodeError."""
+        self._heard(message.node_id)
+        for partial in message.partials:
+            lease = self._admission.leases.held(partial.lease, partial.attempt, message.node_id)
+            if lease is None:
+                continue
+            parked = Parked(partial.tokens, partial.logprobs, partial.versions)
+            self._admission.renew(lease, parked, self._clock())
+            if message.released:
+                self._admission.release(lease)
+        self._note_work()
+
+    def link(self, report: LinkReport) -> None:
+        """Keep a measured link. Raises UnknownNodeError."""
+        self._heard(report.node_id)
+        self._nodes.note_link(report)
+
+    def weights_path(self, epoch: int, version: int) -> Path | None:
+        """Return the file of a version that is served, else None."""
+        return self._weights.path(epoch, version)
+
+    # What the trainer says.
+
+    async def batch(self, wait_s: float = BATCH_WAIT_S) -> Batch:
+        """Return the next batch, waiting up to `wait_s` for it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not (self.is_over or self._admission.has_batch):
+                    self._news.clear()
+                    await self._news.wait()
+        return self.batch_now()
+
+    def batch_now(self) -> Batch:
+        """Return the next batch, none when it is not ready; asked again before its publish, the same one."""
+        if self.is_over:
+            self._note_work()
+            self._metrics.overlap.close()
+            return Batch(version=self._admission.version, done=True, checkpoint=bool(self.stop_reason))
+        groups = self._admission.take()
+        if groups:
+            self._metrics.begin_step(self._clock())
+            self._note_work()
+        return Batch(version=self._admission.version, groups=groups)
+
+    def publish(self, report: StepReport) -> None:
+        """Serve a new version and count it for admission. May be repeated. Raises ConflictError."""
+        self._publisher.publish(report)
+        self._note_work()
+
+    def evaluate(self, message: Evaluation) -> None:
+        """Keep an accuracy."""
+        self._accuracy[message.when] = message.accuracy
+
+    def finish(self) -> None:
+        """Say that output and checkpoint are written and the run is done. The trainer's node may end now."""
+        self._is_finished = True
+        log.info("run_finished", version=self._admission.version, reason=self.stop_reason)
+
+    # What the controller says.
+
+    def renew(self, message: Renewal) -> None:
+        """Move the end of the spend lease."""
+        self.run_until_s = message.run_until_s
+
+    def admit(self, message: Admit) -> None:
+        """Let a node in; let revoked ones in no more, their leases are lost."""
+        self.access.admit(message.node_id, message.token_sha256)
+        for node_id in message.revoke:
+            self.access.revoke(node_id)
+            self._nodes.forget(node_id)
+            self._admission.leave(node_id)
+        self._note_work()
+
+    def drain(self, message: DrainRequest) -> None:
+        """Let a node finish what it holds and exit."""
+        self._nodes.drain(message.node_id)
+
+    def stop(self, message: StopRequest) -> None:
+        """Begin no more step; the first reason stays."""
+        if not self.stop_reason:
+            self.stop_reason = message.reason or "stopped"
+            log.info("run_stopping", reason=self.stop_reason)
+            self._news.set()
+
+    # What time says.
+
+    def tick(self) -> None:
+        """Give up on silent workers and overdue leases, and stop the run when its spend lease has lapsed."""
+        now_s = self._clock()
+        for node_id in self._nodes.silence(now_s, SILENT_BEATS * self.spec.heartbeat_s):
+            self._admission.leave(node_id)
+            log.warning("node_silent", node=node_id)
+        overdue = self._admission.expire(now_s)
+        if overdue:
+            log.warning("leases_overdue", leases=overdue)
+        if now_s >= self.run_until_s and not self.has_lapsed:
+            self.has_lapsed = True
+            self.stop(StopRequest(reason="the spend lease lapsed"))
+        self._note_work()
+
+    def view(self) -> RunView:
+        """Return the run as far as it is known here."""
+        self._note_work()
+        now_s, admission, metrics = self._clock(), self._admission, self._metrics
+        until_s = (metrics.last_step_at_s or now_s) if self.is_over else now_s
+        return RunView(
+            run_id=self.spec.run_id,
+            phase=self._phase(),
+            epoch=self.epoch,
+            version=admission.version,
+            steps=self.spec.steps,
+            trained_samples=admission.trained_samples,
+            dropped_samples=admission.dropped_samples,
+            filtered_samples=admission.filtered_samples,
+            first_step_at_s=metrics.first_step_at_s,
+            last_step_at_s=metrics.last_step_at_s,
+            staleness_histogram=dict(sorted(metrics.staleness.items())),
+            reward=metrics.reward,
+            samples_per_wall_s=metrics.samples_per_s(until_s),
+            overlap_share=metrics.overlap.share,
+            trainer_wait_s=metrics.trainer_wait_s,
+            outstanding=admission.outstanding,
+            checkpoint_version=metrics.checkpoint_version,
+            accuracy_before=self._accuracy.get("before"),
+            accuracy_after=self._accuracy.get("after"),
+            nodes=tuple(self._nodes.view(node, admission.leases.count(node.id), now_s) for node in self._nodes),
+            links=self._nodes.links,
+        )
+
+    def _phase(self) -> RunPhase:
+        if self._is_finished:
+            return RunPhase.DONE
+        return RunPhase.STARTING if self._metrics.first_step_at_s is None else RunPhase.TRAINING
+
+    def _heard(self, node_id: NodeId) -> KnownNode:
+        """Return a registered node that has just spoken; one that counted as lost is back, without its leases."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            raise UnknownNodeError(f"{node_id} has not registered")
+        node.heard_at_s = self._clock()
+        if node.is_silent:
+            node.is_silent = False
+            self._join(node)
+        return node
+
+    def _join(self, node: KnownNode) -> None:
+        if node.role is Role.ROLLOUT:
+            self._admission.join(node.id, node.slots)
+
+    def _orders(self, node: KnownNode, abort: tuple[str, ...]) -> Orders:
+        # The trainer's nodes outlive the last step: they still write the output.
+        must_stop = self.is_over if node.role is Role.ROLLOUT else self._is_finished
+        return Orders(
+            epoch=self.epoch,
+            latest=self._weights.latest,
+            run_until_s=self.run_until_s,
+            drain=node.is_draining,
+            stop=must_stop,
+            abort=abort,
+            probe=self._nodes.probes(node, self._clock()),
+        )
+
+    def _draw(self) -> Prompt:
+        return Prompt(*self._task.prompt(self._rng))
+
+    def _note_work(self) -> None:
+        self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)

@@ -1,0 +1,288 @@
+"""The coordinator's door: HTTP routes of domain/messages.py over a Coordinator, and the socket they listen on.
+
+Bodies are validated once, straight from bytes, and answers are dumped once: /leases and /samples are called hundreds of
+times per second. 401 is a token nobody knows (any more), 403 another's business, 409 a contradiction, 422 a malformed
+body, 503 a node that must register first.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import ValidationError
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.messages import (
+    Admit,
+    DrainRequest,
+    Evaluation,
+    Heartbeat,
+    LeaseRequest,
+    LinkReport,
+    PartialCommit,
+    Register,
+    Renewal,
+    StepReport,
+    StopRequest,
+    Submission,
+)
+from hexcloud.domain.pointer import sign_pointer
+from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
+from hexcloud.runtime.coordinator_access import Caller
+from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.pointer import write_pointer
+
+KEEP_ALIVE_S = 75
+"""Longer than any client of ours keeps an idle connection, so that none is closed under a request."""
+GRACEFUL_S = 3
+"""At the end, open calls (a long poll) have this long."""
+
+Message = TypeVar("Message", bound=Frozen)
+NodeMessage = TypeVar("NodeMessage", Register, Heartbeat, LeaseRequest, Submission, PartialCommit, LinkReport)
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+DONE = HTTPStatus.NO_CONTENT
+
+
+class RefusalError(Exception):
+    """A request is answered with this status and no more."""
+
+    def __init__(self, status: HTTPStatus, detail: str = "") -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+class Routes:
+    """One method per route. Who may call it is its first line."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    async def health(self, request: Request) -> Response:
+        """GET /health: open to all, says nothing but that it answers."""
+        return Response("ok", media_type="text/plain")
+
+    async def register(self, request: Request) -> Response:
+        """POST /register."""
+        return _answer(self._coordinator.register(await self._from_node(request, Register)))
+
+    async def heartbeat(self, request: Request) -> Response:
+        """POST /heartbeat."""
+        return _answer(self._coordinator.heartbeat(await self._from_node(request, Heartbeat)))
+
+    async def leases(self, request: Request) -> Response:
+        """POST /leases."""
+        return _answer(self._coordinator.lease(await self._from_node(request, LeaseRequest)))
+
+    async def samples(self, request: Request) -> Response:
+        """POST /samples."""
+        self._coordinator.submit(await self._from_node(request, Submission))
+        return Response(status_code=DONE)
+
+    async def partials(self, request: Request) -> Response:
+        """POST /partials."""
+        self._coordinator.commit(await self._from_node(request, PartialCommit))
+        return Response(status_code=DONE)
+
+    async def links(self, request: Request) -> Response:
+        """POST /links."""
+        self._coordinator.link(await self._from_node(request, LinkReport))
+        return Response(status_code=DONE)
+
+    async def weights(self, request: Request) -> Response:
+        """GET /weights/{epoch}/{version}: the safetensors file; ranges are honoured."""
+        self._caller(request)
+        epoch, version = request.path_params["epoch"], request.path_params["version"]
+        path = self._coordinator.weights_path(epoch, version)
+        if path is None or not await asyncio.to_thread(path.is_file):
+            raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
+        return FileResponse(path, media_type="application/octet-stream")
+
+    async def batch(self, request: Request) -> Response:
+        """GET /batch."""
+        self._require_trainer(request)
+        return _answer(await self._coordinator.batch())
+
+    async def publish(self, request: Request) -> Response:
+        """POST /publish."""
+        self._require_trainer(request)
+        self._coordinator.publish(await _read(request, StepReport))
+        return Response(status_code=DONE)
+
+    async def evaluation(self, request: Request) -> Response:
+        """POST /evaluation."""
+        self._require_trainer(request)
+        self._coordinator.evaluate(await _read(request, Evaluation))
+        return Response(status_code=DONE)
+
+    async def finish(self, request: Request) -> Response:
+        """POST /finish: the trainer has written output and checkpoint."""
+        self._require_trainer(request)
+        self._coordinator.finish()
+        return Response(status_code=DONE)
+
+    async def status(self, request: Request) -> Response:
+        """GET /status."""
+        self._caller(request)
+        return _answer(self._coordinator.view())
+
+    async def renew(self, request: Request) -> Response:
+        """POST /control/renew."""
+        self._require_controller(request)
+        self._coordinator.renew(await _read(request, Renewal))
+        return Response(status_code=DONE)
+
+    async def admit(self, request: Request) -> Response:
+        """POST /control/admit."""
+        self._require_controller(request)
+        self._coordinator.admit(await _read(request, Admit))
+        return Response(status_code=DONE)
+
+    async def drain(self, request: Request) -> Response:
+        """POST /control/drain."""
+        self._require_controller(request)
+        self._coordinator.drain(await _read(request, DrainRequest))
+        return Response(status_code=DONE)
+
+    async def stop(self, request: Request) -> Response:
+        """POST /control/stop."""
+        self._require_controller(request)
+        self._coordinator.stop(await _read(request, StopRequest))
+        return Response(status_code=DONE)
+
+    def _caller(self, request: Request) -> Caller:
+        caller = self._coordinator.access.caller(request.headers.get("authorization", ""))
+        if caller is None:
+            raise RefusalError(HTTPStatus.UNAUTHORIZED, "no token that is admitted")
+        return caller
+
+    def _require_controller(self, request: Request) -> None:
+        if not self._caller(request).is_controller:
+            raise RefusalError(HTTPStatus.FORBIDDEN, "only the controller may do this")
+
+    def _require_trainer(self, request: Request) -> None:
+        if self._caller(request).node_id != self._coordinator.spec.node_id:
+            raise RefusalError(HTTPStatus.FORBIDDEN, "only the trainer may do this")
+
+    async def _from_node(self, request: Request, kind: type[NodeMessage]) -> NodeMessage:
+        """Return a node's message about itself; a token speaks for its own node only."""
+        caller = self._caller(request)
+        message = await _read(request, kind)
+        if caller.node_id != message.node_id:
+            raise RefusalError(HTTPStatus.FORBIDDEN, "a token speaks for its own node only")
+        return message
+
+
+def create_app(coordinator: Coordinator) -> FastAPI:
+    """Return the app; the caller calls `coordinator.tick` every heartbeat.
+
+    Plain routes: FastAPI's dependency solving would cost a third of a call and has nothing to solve here.
+    """
+    routes = Routes(coordinator)
+    app = FastAPI(title="hexcloud coordinator", docs_url=None, redoc_url=None, openapi_url=None)
+    for path, endpoint in (
+        ("/health", routes.health),
+        ("/weights/{epoch:int}/{version:int}", routes.weights),
+        ("/batch", routes.batch),
+        ("/status", routes.status),
+    ):
+        app.add_route(path, endpoint, methods=["GET"])
+    for path, endpoint in (
+        ("/register", routes.register),
+        ("/heartbeat", routes.heartbeat),
+        ("/leases", routes.leases),
+        ("/samples", routes.samples),
+        ("/partials", routes.partials),
+        ("/links", routes.links),
+        ("/publish", routes.publish),
+        ("/evaluation", routes.evaluation),
+        ("/finish", routes.finish),
+        ("/control/renew", routes.renew),
+        ("/control/admit", routes.admit),
+        ("/control/drain", routes.drain),
+        ("/control/stop", routes.stop),
+    ):
+        app.add_route(path, endpoint, methods=["POST"])
+    app.add_exception_handler(RefusalError, _refuse)
+    app.add_exception_handler(UnknownNodeError, _refuse)
+    app.add_exception_handler(ConflictError, _refuse)
+    return app
+
+
+@asynccontextmanager
+async def serving(coordinator: Coordinator, run_secret: str, host: str = "127.0.0.1") -> AsyncIterator[str]:
+    """Serve on a free port of `host` while the block runs; give the URL once the signed pointer leads to it."""
+    listener = _listen(host)
+    config = uvicorn.Config(
+        create_app(coordinator),
+        log_config=None,
+        access_log=False,
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACEFUL_S,
+    )
+    server = _Server(config)
+    url = f"http://{host}:{listener.getsockname()[1]}"
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(server.serve(sockets=[listener]))
+        ticking = tasks.create_task(_tick_for_ever(coordinator))
+        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        spec = coordinator.spec
+        write_pointer(Path(spec.run_dir), sign_pointer(spec.run_id, url, coordinator.epoch, run_secret))
+        try:
+            yield url
+        finally:
+            ticking.cancel()
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the process it is part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Do nothing."""
+        yield
+
+
+def _listen(host: str) -> socket.socket:
+    """Bind a free port. The protocol is named because asyncio sets TCP_NODELAY only then; else a call takes 40 ms."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind((host, 0))
+    return listener
+
+
+async def _tick_for_ever(coordinator: Coordinator) -> None:
+    while True:
+        coordinator.tick()
+        await asyncio.sleep(coordinator.spec.heartbeat_s)
+
+
+async def _read(request: Request, kind: type[Message]) -> Message:
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+
+def _answer(message: Frozen) -> Response:
+    return Response(message.model_dump_json(), media_type="application/json")
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    if isinstance(error, RefusalError):
+        status = error.status
+    if isinstance(error, ConflictError):
+        status = HTTPStatus.CONFLICT
+    return Response(str(error), status_code=status, media_type="text/plain")

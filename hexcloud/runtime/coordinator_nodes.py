@@ -1,0 +1,134 @@
+"""NodeTable: what the coordinator has heard from each node, whom it told to drain, and who should probe whom."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Register
+from hexcloud.domain.plan import Role
+
+RATE_WINDOW_S = 10.0
+"""A node's token rate is over this many seconds of heartbeats."""
+MAX_PEERS = 8
+"""Links measured per node, trainers first: all pairs of a large fleet would keep it busy with probes."""
+PROBE_AGAIN_S = 20.0
+"""A probe that brought no report is ordered again after this."""
+
+
+@dataclass(slots=True)
+class KnownNode:
+    """One node that has registered. Times are wall seconds."""
+
+    id: NodeId
+    role: Role
+    slots: int
+    address: str
+    heard_at_s: float
+    version: int = -1
+    running: int = 0
+    is_draining: bool = False
+    is_silent: bool = False
+    """It counts as lost until it speaks again."""
+    generated: deque[tuple[float, int]] = field(default_factory=deque)
+    """(when, tokens since the node started), oldest first."""
+    probed_at_s: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Recent generation rate; 0 before the second heartbeat."""
+        if len(self.generated) < 2:
+            return 0.0
+        (from_s, before), (to_s, after) = self.generated[0], self.generated[-1]
+        return max(0, after - before) / (to_s - from_s) if to_s > from_s else 0.0
+
+    def note(self, message: Heartbeat, now_s: float) -> None:
+        """Keep what a heartbeat says."""
+        self.version, self.running = message.version, message.running
+        self.generated.append((now_s, message.generated_tokens))
+        while now_s - self.generated[0][0] > RATE_WINDOW_S:
+            self.generated.popleft()
+
+
+class NodeTable:
+    """All registered nodes. A node leaves it only when the controller revokes it."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodeId, KnownNode] = {}
+        self._links: dict[tuple[NodeId, str], LinkReport] = {}
+        self._draining: set[NodeId] = set()
+
+    def __iter__(self) -> Iterator[KnownNode]:
+        return iter(self._nodes.values())
+
+    @property
+    def links(self) -> tuple[LinkReport, ...]:
+        """The last measurement of each link."""
+        return tuple(self._links.values())
+
+    def get(self, node_id: NodeId) -> KnownNode | None:
+        """Return a registered node."""
+        return self._nodes.get(node_id)
+
+    def register(self, message: Register, now_s: float) -> KnownNode:
+        """Know a node, or know it better. May be repeated."""
+        node = KnownNode(message.node_id, message.role, message.slots, message.address, now_s)
+        known = self._nodes.get(node.id)
+        if known is not None:
+            node.version, node.running, node.generated = known.version, known.running, known.generated
+            node.probed_at_s = known.probed_at_s
+        node.is_draining = node.id in self._draining
+        self._nodes[node.id] = node
+        return node
+
+    def forget(self, node_id: NodeId) -> None:
+        """Know a node no more."""
+        node = self._nodes.pop(node_id, None)
+        self._draining.discard(node_id)
+        address = node.address if node else ""
+        gone = [key for key in self._links if key[0] == node_id or key[1] == address]
+        for key in gone:
+            del self._links[key]
+
+    def drain(self, node_id: NodeId) -> None:
+        """Let a node take nothing new, also if it has yet to register."""
+        self._draining.add(node_id)
+        node = self._nodes.get(node_id)
+        if node is not None:
+            node.is_draining = True
+
+    def silence(self, now_s: float, after_s: float) -> tuple[NodeId, ...]:
+        """Mark the nodes that have said nothing for `after_s` and return those that are newly silent."""
+        silent = [node for node in self if not node.is_silent and now_s - node.heard_at_s > after_s]
+        for node in silent:
+            node.is_silent = True
+        return tuple(node.id for node in silent)
+
+    def note_link(self, report: LinkReport) -> None:
+        """Keep a measurement."""
+        self._links[(report.node_id, report.target)] = report
+
+    def probes(self, node: KnownNode, now_s: float) -> tuple[str, ...]:
+        """Return at most one address for a node to measure next, so that probes don't crowd out weights."""
+        peers = [peer for peer in self if peer.id != node.id and not peer.is_silent]
+        peers.sort(key=lambda peer: peer.role is not Role.TRAINER)
+        for peer in peers[:MAX_PEERS]:
+            asked_at_s = node.probed_at_s.get(peer.address, float("-inf"))
+            if (node.id, peer.address) not in self._links and now_s - asked_at_s > PROBE_AGAIN_S:
+                node.probed_at_s[peer.address] = now_s
+                return (peer.address,)
+        return ()
+
+    def view(self, node: KnownNode, held: int, now_s: float) -> NodeView:
+        """Return a node, which holds so many leases, as the controller sees it."""
+        return NodeView(
+            node_id=node.id,
+            role=node.role,
+            silent_s=max(0.0, now_s - node.heard_at_s),
+            version=node.version,
+            running=node.running,
+            slots=node.slots,
+            tokens_per_s=node.tokens_per_s,
+            address=node.address,
+            drained=node.is_draining and held == 0,
+        )

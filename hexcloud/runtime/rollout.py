@@ -1,0 +1,225 @@
+"""The rollout agent: one node's life, from registration to its end.
+
+Invariant: it ends by itself when its spend lease lapses, whoever else is dead.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.messages import Orders, Register
+from hexcloud.runtime.probe import LinkCap
+from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
+from hexcloud.runtime.rollout_follow import WeightFollower
+from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink, RefusedError, RevokedError, UnreachableError
+from hexcloud.runtime.rollout_probe import probe_and_report
+from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_worker import LeaseWorker
+
+LAST_WORDS_S = 1.5
+"""To give leases back; with the engine's end it makes the 2 s that an interruption notice may leave."""
+DRAIN_S = 30.0
+"""A draining node gives back what has not ended after this."""
+
+log = structlog.get_logger()
+
+
+class Ending(StrEnum):
+    """Why an agent ended."""
+
+    STOPPED = "stopped"
+    """The run is over."""
+    DRAINED = "drained"
+    INTERRUPTED = "interrupted"
+    """The machine is about to be taken away."""
+    LAPSED = "lapsed"
+    """The spend lease ran out: nobody watches this node any more."""
+    REVOKED = "revoked"
+    """The coordinator has given this node up."""
+    ENGINE_DEAD = "engine_dead"
+
+    @property
+    def exit_code(self) -> int:
+        """What the process tells its machine: 0 when the end was asked for."""
+        return 1 if self in (Ending.REVOKED, Ending.ENGINE_DEAD) else 0
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What an agent works with."""
+
+    link: CoordinatorLink
+    keeper: EngineKeeper
+    folder: WeightFolder
+    cap: LinkCap
+    address: str
+    """`host:port` where this node answers probes."""
+
+
+class RolloutAgent:
+    """Made and run inside one event loop."""
+
+    def __init__(self, spec: NodeSpec, equipment: Equipment) -> None:
+        self._spec = spec
+        self._link = equipment.link
+        self._keeper = equipment.keeper
+        self._cap = equipment.cap
+        self._address = equipment.address
+        # One at a time on the wire: a probe beside a download would measure half a link.
+        self._wire = asyncio.Lock()
+        self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire)
+        self._worker = LeaseWorker(spec, equipment.link, equipment.keeper, self._follower)
+        self._run_until_s = time.time() + spec.spend_lease_s
+        self._registered = False
+        self._nudged = asyncio.Event()
+        self._errands: dict[str, asyncio.Task[None]] = {}
+        self._ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> Ending:
+        """Work until something ends it. Unexpected errors of its loops pass through."""
+        loops = [
+            asyncio.create_task(loop)
+            for loop in (
+                self._stay_in_touch(),
+                self._watch_spend_lease(),
+                self._worker.work(),
+                self._follower.follow(self._say_loaded),
+            )
+        ]
+        for loop in loops:
+            loop.add_done_callback(self._hear_the_end_of)
+        try:
+            ending = await self._ending
+            log.info("agent_ending", why=ending)
+            if ending in (Ending.INTERRUPTED, Ending.LAPSED):
+                await self._say_last_words()
+            return ending
+        finally:
+            rest = (*loops, *self._errands.values())
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+            self._keeper.close()
+
+    def interrupt(self) -> None:
+        """Hear the notice that the machine is about to be taken away."""
+        self._end(Ending.INTERRUPTED)
+
+    def _end(self, ending: Ending) -> None:
+        if not self._ending.done():
+            self._ending.set_result(ending)
+
+    def _hear_the_end_of(self, loop: "asyncio.Task[None]") -> None:
+        """A loop ends by an error only."""
+        error = None if loop.cancelled() else loop.exception()
+        if error is None or self._ending.done():
+            return
+        if _is_engine_death(error):
+            log.error("engine_dead", reason=str(error))
+            self._end(Ending.ENGINE_DEAD)
+        else:
+            self._ending.set_exception(error)
+
+    async def _say_last_words(self) -> None:
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._worker.finish(within_s=0.0)
+        except TimeoutError:
+            log.warning("left_without_last_words")
+
+    async def _stay_in_touch(self) -> None:
+        """Call in every heartbeat, or sooner when there is news."""
+        while True:
+            try:
+                self._obey(await self._call_in())
+            except (UnreachableError, RefusedError) as error:
+                log.warning("not_in_touch", reason=str(error))
+                self._registered = False
+            except RevokedError as error:
+                # A coordinator that has just come up may not have admitted us yet; the spend lease bounds the wait.
+                log.warning("not_admitted", reason=str(error))
+                if self._registered:
+                    self._end(Ending.REVOKED)
+            self._worker.wake(self._registered)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(self._spec.heartbeat_s):
+                await self._nudged.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._nudged.clear()
+
+    async def _call_in(self) -> Orders:
+        if self._registered:
+            return await self._link.heartbeat(self._worker.heartbeat())
+        spec = self._spec
+        orders = await self._link.register(
+            Register(node_id=spec.node_id, role=spec.role, slots=spec.slots, address=self._address)
+        )
+        log.info("registered", epoch=orders.epoch)
+        self._registered = True
+        # The first heartbeat follows at once: after a recovery the coordinator waits for the leases that we hold.
+        self._nudged.set()
+        return orders
+
+    def _obey(self, orders: Orders) -> None:
+        self._run_until_s = orders.run_until_s
+        if orders.stop:
+            self._end(Ending.STOPPED)
+        self._follower.want(orders.latest)
+        if orders.abort:
+            self._start(f"abort {orders.abort}", self._worker.abort(orders.abort))
+        if orders.drain and not self._worker.is_leaving:
+            self._start("drain", self._drain())
+        for address in orders.probe:
+            self._start(f"probe {address}", self._probe(address))
+
+    def _say_loaded(self) -> None:
+        """Report a new version at once: leases depend on it."""
+        self._nudged.set()
+        self._worker.wake(self._registered)
+
+    async def _watch_spend_lease(self) -> None:
+        while True:
+            left_s = self._run_until_s - time.time()
+            if left_s <= 0:
+                self._end(Ending.LAPSED)
+                return
+            await asyncio.sleep(min(left_s, self._spec.heartbeat_s))
+
+    def _start(self, name: str, errand: Coroutine[None, None, None]) -> None:
+        """Run something beside the loops, once at a time by its name."""
+        if name in self._errands:
+            errand.close()
+            return
+        task = asyncio.create_task(errand)
+        self._errands[name] = task
+        task.add_done_callback(lambda _: self._errands.pop(name))
+        task.add_done_callback(self._hear_the_end_of)
+
+    async def _drain(self) -> None:
+        await self._worker.finish(DRAIN_S)
+        # The coordinator sees an empty node before it sees none.
+        with suppress(*CALL_FAILED):
+            await self._link.heartbeat(self._worker.heartbeat())
+        self._end(Ending.DRAINED)
+
+    async def _probe(self, address: str) -> None:
+        async with self._wire:
+            await probe_and_report(self._link, self._spec.node_id, address, self._cap)
+
+
+def _is_engine_death(error: BaseException) -> bool:
+    """Say whether an error is, or holds, the engine's end."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(EngineDeadError) is not None
+    return isinstance(error, EngineDeadError)

@@ -1,0 +1,129 @@
+"""EngineKeeper: the engine beside the agent, which weights it serves, and its restarts.
+
+Invariant: the engine generates only with weights that it has wholly loaded. A load that failed leaves it dirty, so it
+is replaced by a fresh one that starts from the new weights.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import structlog
+
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.generation import Generation, GenerationRequest
+from hexcloud.domain.messages import WeightsManifest
+from hexcloud.ports import Engine
+
+MAX_RESTARTS = 2
+"""In a row, without one generation between them: more is not bad luck but a broken machine."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+StartEngine = Callable[[Path, int], Engine]
+"""Ends the engine that runs, if any, and returns a new one that serves this directory's weights as this version.
+
+Blocks until it answers. Raises EngineError.
+"""
+
+
+class EngineDeadError(EngineError):
+    """The engine failed again and again: this machine is of no use."""
+
+
+class EngineKeeper:
+    """Starts, loads and restarts one engine. The engine's calls block, so they run on threads of their own."""
+
+    def __init__(self, start: StartEngine, threads: int) -> None:
+        self._start = start
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="engine")
+        self._engine: Engine | None = None
+        self._source: tuple[WeightsManifest, Path] | None = None
+        self._lock = asyncio.Lock()
+        self._restarts = 0
+        self.is_serving = False
+        self.loaded: WeightsManifest | None = None
+
+    async def load(self, manifest: WeightsManifest, directory: Path) -> None:
+        """Make the engine serve these weights; start it when it is the first time. Raises EngineDeadError."""
+        async with self._lock:
+            self._source = manifest, directory
+            if self._engine is None:
+                await self._restart()
+                return
+            try:
+                await self._run(self._engine.update_weights_from_disk, str(directory), manifest.version)
+                self.loaded = manifest
+            except EngineError as error:
+                log.warning("weights_load_failed", version=manifest.version, reason=str(error))
+                await self._restart()
+
+    async def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+        """Generate one batch. Raises EngineError; the engine then serves no more until `heal`."""
+        engine = self._engine
+        if engine is None or not self.is_serving:
+            raise EngineError("no engine serves now")
+        try:
+            generations = await self._run(engine.generate, requests)
+        except EngineError:
+            self.is_serving = self.is_serving and engine is not self._engine  # it may have been replaced meanwhile
+            raise
+        self._restarts = 0
+        return generations
+
+    async def heal(self) -> None:
+        """After a failed batch: replace the engine unless it answers. Raises EngineDeadError."""
+        async with self._lock:
+            if self._engine is not None and await self._run(self._engine.is_healthy):
+                self.is_serving = True
+                return
+            await self._restart()
+
+    async def abort(self, request_ids: tuple[str, ...]) -> None:
+        """End these requests with the tokens they have; a dead engine has none running."""
+        if self._engine is not None and request_ids:
+            await self._try(self._engine.abort, request_ids)
+
+    async def abort_all(self) -> None:
+        """End every request with the tokens it has."""
+        if self._engine is not None:
+            await self._try(self._engine.abort_all)
+
+    def close(self) -> None:
+        """Let go of the threads; the engine itself is ended by whoever starts it."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _restart(self) -> None:
+        """Start an engine from the newest weights, up to MAX_RESTARTS + 1 times in a row."""
+        self.is_serving = False
+        self.loaded = None
+        if self._source is None:
+            raise EngineDeadError("the engine died before it had weights")
+        manifest, directory = self._source
+        while self._restarts <= MAX_RESTARTS:
+            self._restarts += 1
+            log.info("engine_start", attempt=self._restarts, version=manifest.version)
+            try:
+                self._engine = await self._run(self._start, directory, manifest.version)
+            except EngineError as error:
+                log.warning("engine_start_failed", reason=str(error))
+                continue
+            self.loaded = manifest
+            self.is_serving = True
+            return
+        raise EngineDeadError(f"the engine failed {self._restarts} times in a row")
+
+    async def _try(self, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            await self._run(call, *args, **kwargs)
+        except EngineError as error:
+            log.warning("engine_call_failed", reason=str(error))
+
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: call(*args, **kwargs))

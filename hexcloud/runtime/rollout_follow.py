@@ -1,0 +1,67 @@
+"""WeightFollower: brings the newest version of the weights from the coordinator into the engine.
+
+A download overlaps with generation. Versions that are overtaken while another one comes in are skipped.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
+from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError
+from hexcloud.runtime.rollout_weights import WeightFolder
+
+RETRY_S = 0.3
+
+log = structlog.get_logger()
+
+
+def identity(manifest: WeightsManifest | None) -> tuple[int, int]:
+    """Order versions: a recovery's epoch outranks every version of the one before."""
+    return (-1, -1) if manifest is None else (manifest.epoch, manifest.version)
+
+
+class WeightFollower:
+    """Remembers the newest version heard of and loads it. `wire` keeps probes and downloads apart."""
+
+    def __init__(self, link: CoordinatorLink, folder: WeightFolder, keeper: EngineKeeper, wire: asyncio.Lock) -> None:
+        self._link = link
+        self._folder = folder
+        self._keeper = keeper
+        self._wire = wire
+        self._wanted: WeightsManifest | None = None
+        self._heard = asyncio.Event()
+
+    def want(self, manifest: WeightsManifest | None) -> None:
+        """Hear of a version; older ones than the newest heard of are ignored."""
+        if identity(manifest) > identity(self._wanted):
+            self._wanted = manifest
+            self._heard.set()
+
+    async def follow(self, on_load: Callable[[], None]) -> None:
+        """Load versions for ever; say so after each. Raises EngineDeadError."""
+        while True:
+            await self._heard.wait()
+            self._heard.clear()
+            if self._wanted is None:
+                continue
+            try:
+                await self._load(self._wanted)
+            except EngineDeadError:
+                raise
+            except (EngineError, RefusedError, RevokedError) as error:
+                log.warning("weights_not_loaded", version=self._wanted.version, reason=str(error))
+                await asyncio.sleep(RETRY_S)
+                self._heard.set()
+                continue
+            on_load()
+
+    async def _load(self, manifest: WeightsManifest) -> None:
+        async with self._wire:
+            directory = await self._folder.fetch(manifest, self._link.weights)
+        await self._keeper.load(manifest, directory)
+        self._folder.prune(manifest)
+        log.info("weights_loaded", epoch=manifest.epoch, version=manifest.version)

@@ -1,0 +1,152 @@
+"""CoordinatorLink: a node's line to the run's coordinator, wherever the signed pointer file says that it is.
+
+Every failed call forgets the address, so the next one reads the pointer again: after a loss of the trainer the
+coordinator comes back somewhere else, with a higher epoch.
+"""
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import httpx
+
+from hexcloud.domain.errors import EngineError, HexcloudError
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.messages import (
+    Heartbeat,
+    LeaseGrant,
+    LeaseRequest,
+    LinkReport,
+    Orders,
+    PartialCommit,
+    Pointer,
+    Register,
+    Submission,
+    WeightsManifest,
+)
+from hexcloud.runtime.pointer import read_pointer
+
+CALL_S = 10.0
+"""A call without answer for this long has failed; none of ours waits on purpose."""
+DOWNLOAD_CHUNK = 64 * 1024
+
+Answer = TypeVar("Answer", bound=Frozen)
+
+
+class UnreachableError(EngineError):
+    """The coordinator did not answer, or not sensibly: read the pointer again and retry."""
+
+
+class RevokedError(HexcloudError):
+    """The coordinator knows this node's token no longer, or not yet."""
+
+
+class RefusedError(HexcloudError):
+    """The coordinator understood the call and will never accept it: do not retry."""
+
+
+CALL_FAILED = (UnreachableError, RevokedError, RefusedError)
+"""All that a call can raise."""
+
+
+class CoordinatorLink:
+    """Typed calls to the coordinator. Each raises UnreachableError, RevokedError or RefusedError."""
+
+    def __init__(self, run_dir: Path, run_secret: str, token: str) -> None:
+        self._run_dir = run_dir
+        self._run_secret = run_secret
+        self._client = httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=CALL_S, trust_env=False)
+        self._pointer: Pointer | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    def url(self) -> str:
+        """Return the coordinator's address, from the pointer file when none is known to work."""
+        if self._pointer is None:
+            try:
+                self._pointer = read_pointer(self._run_dir, self._run_secret)
+            except EngineError as error:
+                raise UnreachableError(str(error)) from error
+        return self._pointer.url
+
+    async def register(self, message: Register) -> Orders:
+        """Say that this node is there."""
+        return await self._post("/register", message, Orders)
+
+    async def heartbeat(self, message: Heartbeat) -> Orders:
+        """Say what this node is doing; hear what it must do."""
+        return await self._post("/heartbeat", message, Orders)
+
+    async def leases(self, message: LeaseRequest) -> LeaseGrant:
+        """Ask for work."""
+        return await self._post("/leases", message, LeaseGrant)
+
+    async def submit(self, message: Submission) -> None:
+        """Deliver finished samples."""
+        await self._call("POST", "/samples", message)
+
+    async def commit(self, message: PartialCommit) -> None:
+        """Renew leases and park tokens, or give leases back."""
+        await self._call("POST", "/partials", message)
+
+    async def report_link(self, message: LinkReport) -> None:
+        """Report a measured link."""
+        await self._call("POST", "/links", message)
+
+    async def weights(self, manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+        """Stream a weights file from a byte offset on."""
+        path = f"/weights/{manifest.epoch}/{manifest.version}"
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        try:
+            async with self._client.stream("GET", self.url() + path, headers=headers) as response:
+                self._check(response)
+                # A server that ignores the range starts over; what we hold already is skipped.
+                skip = 0 if response.status_code == HTTPStatus.PARTIAL_CONTENT else offset
+                async for piece in response.aiter_bytes(DOWNLOAD_CHUNK):
+                    yield piece[skip:]
+                    skip = max(0, skip - len(piece))
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+
+    async def _post(self, path: str, message: Frozen, answer: type[Answer]) -> Answer:
+        response = await self._call("POST", path, message)
+        try:
+            return answer.model_validate_json(response.content)
+        except ValueError as error:
+            raise self._lost(error) from error
+
+    async def _call(self, method: str, path: str, message: Frozen) -> httpx.Response:
+        try:
+            response = await self._client.request(
+                method,
+                self.url() + path,
+                content=message.model_dump_json(),
+                headers={"Content-Type": "application/json"},
+            )
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+        self._check(response)
+        return response
+
+    def _check(self, response: httpx.Response) -> None:
+        """Raise the error of a status that is not a success."""
+        if response.is_success:
+            return
+        where = f"{response.request.method} {response.request.url.path}: {response.status_code}"
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise RevokedError(where)
+        if response.is_client_error:
+            raise RefusedError(where)
+        raise self._lost(RuntimeError(where))
+
+    def _lost(self, error: Exception) -> UnreachableError:
+        self._pointer = None
+        return UnreachableError(f"no sensible answer from the coordinator: {error!r}")

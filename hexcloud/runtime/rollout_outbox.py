@@ -1,0 +1,85 @@
+"""Outbox: what a rollout node has made and the coordinator has not acknowledged yet.
+
+Invariant: everything put in is sent until it is acknowledged or refused for good. Both calls are idempotent, so a lost
+answer costs a repetition and nothing else. What piles up while one call is out leaves with the next one.
+"""
+
+import asyncio
+
+import structlog
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.lease import LeaseId
+from hexcloud.domain.messages import Partial, PartialCommit, Submission
+from hexcloud.domain.sample import Sample
+from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
+
+RETRY_S = 0.5
+MAX_PER_CALL = 256
+"""Samples in one call: bounds the body at some megabytes also for long responses."""
+
+log = structlog.get_logger()
+
+
+class Outbox:
+    """Delivers samples, and partials of leases that are given back."""
+
+    def __init__(self, node_id: NodeId, link: CoordinatorLink) -> None:
+        self._node_id = node_id
+        self._link = link
+        self._samples: list[Sample] = []
+        self._partials: list[Partial] = []
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+
+    def add(self, samples: list[Sample], partials: list[Partial]) -> None:
+        """Put in finished samples, and what is given back."""
+        self._samples += samples
+        self._partials += partials
+        if self._samples or self._partials:
+            self._emptied.clear()
+            self._filled.set()
+
+    def keys(self) -> list[tuple[LeaseId, int]]:
+        """Return (lease, attempt) of everything not acknowledged."""
+        samples = [(sample.lease, sample.attempt) for sample in self._samples]
+        return samples + [(partial.lease, partial.attempt) for partial in self._partials]
+
+    async def emptied(self) -> None:
+        """Wait until everything is acknowledged or refused."""
+        await self._emptied.wait()
+
+    async def deliver(self) -> None:
+        """Deliver for ever."""
+        while True:
+            await self._filled.wait()
+            try:
+                await self._deliver_some()
+            except (UnreachableError, RevokedError) as error:
+                log.warning("delivery_failed", reason=str(error), samples=len(self._samples))
+                await asyncio.sleep(RETRY_S)
+
+    async def _deliver_some(self) -> None:
+        samples, partials = tuple(self._samples[:MAX_PER_CALL]), tuple(self._partials)
+        if samples:
+            await self._send_samples(samples)
+            del self._samples[: len(samples)]
+        if partials:
+            await self._send_partials(partials)
+            del self._partials[: len(partials)]
+        if not self._samples and not self._partials:
+            self._filled.clear()
+            self._emptied.set()
+
+    async def _send_samples(self, samples: tuple[Sample, ...]) -> None:
+        try:
+            await self._link.submit(Submission(node_id=self._node_id, samples=samples))
+        except RefusedError as error:
+            log.warning("samples_refused", reason=str(error), samples=len(samples))
+
+    async def _send_partials(self, partials: tuple[Partial, ...]) -> None:
+        try:
+            await self._link.commit(PartialCommit(node_id=self._node_id, partials=partials, released=True))
+        except RefusedError as error:
+            log.warning("partials_refused", reason=str(error), partials=len(partials))

@@ -1,0 +1,60 @@
+"""What becomes of a lease on a rollout node: a request to the engine, then a sample or a partial. Pure."""
+
+from collections.abc import Iterator
+
+from hexcloud.domain.generation import Generation, GenerationRequest
+from hexcloud.domain.lease import Lease
+from hexcloud.domain.messages import Partial
+from hexcloud.domain.sample import Sample
+from hexcloud.runtime.rewards import reward
+from hexcloud.runtime.tasks import EOS_ID, Task
+
+
+def request_id(lease: Lease) -> str:
+    """Name a lease's attempt to the engine."""
+    return f"{lease.id}.{lease.attempt}"
+
+
+def request(lease: Lease) -> GenerationRequest:
+    """Return what to ask the engine for; tokens committed by a worker before us are continued."""
+    return GenerationRequest(
+        rid=request_id(lease),
+        input_ids=lease.prompt_ids + lease.prefix,
+        max_new_tokens=max(1, lease.max_new_tokens - len(lease.prefix)),
+        temperature=lease.temperature,
+        stop_token_ids=(EOS_ID,),
+    )
+
+
+def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
+    """Return the finished and scored sample. Raises ValueError when the generation has no tokens."""
+    tokens = lease.prefix + generation.tokens
+    return Sample(
+        lease=lease.id,
+        attempt=lease.attempt,
+        group=lease.group,
+        index=lease.index,
+        epoch=lease.epoch,
+        prompt_ids=lease.prompt_ids,
+        tokens=tokens,
+        logprobs=lease.prefix_logprobs + generation.logprobs,
+        versions=lease.prefix_versions + generation.versions,
+        reward=reward(task, tokens, lease.answer),
+    )
+
+
+def partial(lease: Lease, generation: Generation | None = None) -> Partial:
+    """Return all tokens there are of an unfinished sample: those it came with, and those of an aborted generation."""
+    return Partial(
+        lease=lease.id,
+        attempt=lease.attempt,
+        tokens=lease.prefix + (generation.tokens if generation else ()),
+        logprobs=lease.prefix_logprobs + (generation.logprobs if generation else ()),
+        versions=lease.prefix_versions + (generation.versions if generation else ()),
+    )
+
+
+def chunks(leases: tuple[Lease, ...], size: int) -> Iterator[tuple[Lease, ...]]:
+    """Split leases, in order, into batches of at most `size`."""
+    for start in range(0, len(leases), size):
+        yield leases[start : start + size]

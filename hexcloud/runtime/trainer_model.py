@@ -1,0 +1,78 @@
+"""The trainer's policy: a Qwen2 of 133,120 parameters, and what is asked of it (logprobs, samples, accuracy)."""
+
+import random
+
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from hexcloud.runtime.rewards import reward
+from hexcloud.runtime.tasks import BOS_ID, EOS_ID, PAD_ID, Task
+
+_CONTEXT = 64
+"""Most tokens of one sequence: far more than any task needs, and a cheap KV cache."""
+
+
+def build_model(task: Task, seed: int) -> Qwen2ForCausalLM:
+    """Return an untrained policy for a task: the size that was measured to learn in minutes on two cores."""
+    torch.manual_seed(seed)
+    config = Qwen2Config(
+        vocab_size=len(task.vocabulary),
+        hidden_size=64,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=_CONTEXT,
+        tie_word_embeddings=True,
+        pad_token_id=PAD_ID,
+        bos_token_id=BOS_ID,
+        eos_token_id=EOS_ID,
+    )
+    return Qwen2ForCausalLM(config)
+
+
+def config_of(model: Qwen2ForCausalLM) -> dict[str, object]:
+    """Return what belongs into `config.json`."""
+    config: dict[str, object] = model.config.to_dict()
+    return config | {"architectures": ["Qwen2ForCausalLM"]}
+
+
+def pad(rows: list[tuple[int, ...]]) -> torch.Tensor:
+    """Return ids [rows, longest], padded on the right. Causal attention never looks there, so no mask is needed."""
+    longest = max(map(len, rows))
+    return torch.tensor([row + (PAD_ID,) * (longest - len(row)) for row in rows])
+
+
+def token_logprobs(model: Qwen2ForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+    """Return the logprob [rows, tokens - 1] of every token but the first, given those before it, in fp32."""
+    logits: torch.Tensor = model(input_ids=ids[:, :-1]).logits
+    return logits.float().log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
+
+
+@torch.no_grad()
+def sample(
+    model: Qwen2ForCausalLM, prompts: list[tuple[int, ...]], max_new_tokens: int, generator: torch.Generator
+) -> list[tuple[int, ...]]:
+    """Draw one response per prompt at temperature 1, up to and with eos. Without a cache: short and rarely used."""
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    ids = torch.nn.functional.pad(pad(prompts), (0, max_new_tokens), value=PAD_ID)
+    rows = torch.arange(len(prompts))
+    for step in range(max_new_tokens):
+        logits = model(input_ids=ids[:, : int(lengths.max()) + step]).logits[rows, lengths + step - 1]
+        ids[rows, lengths + step] = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+    return [_until_eos(ids[row, start : start + max_new_tokens]) for row, start in enumerate(lengths.tolist())]
+
+
+def accuracy(model: Qwen2ForCausalLM, task: Task, problems: int, seed: int) -> float:
+    """Return the share of problems solved when sampling at temperature 1. The seed fixes problems and samples."""
+    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    drawn = [task.prompt(rng) for _ in range(problems)]
+    responses = sample(model, [prompt for prompt, _ in drawn], task.max_new_tokens, generator)
+    rewards = [reward(task, response, answer) for response, (_, answer) in zip(responses, drawn, strict=True)]
+    return sum(rewards) / problems
+
+
+def _until_eos(tokens: torch.Tensor) -> tuple[int, ...]:
+    found: list[int] = tokens.tolist()
+    end = found.index(EOS_ID) + 1 if EOS_ID in found else len(found)
+    return tuple(found[:end])

@@ -1,0 +1,45 @@
+"""The policy on disk: published versions, the newest few kept for slow downloaders, and the run's result."""
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from transformers import Qwen2ForCausalLM
+
+from hexcloud.runtime.tasks import Task
+from hexcloud.runtime.trainer_model import config_of
+from hexcloud.runtime.weights import WeightsFile, write_weights
+
+_KEPT = 4
+"""The coordinator hands out the newest only; a download that began three versions ago may still finish."""
+
+
+class Shelf:
+    """`weights/EPOCH-VERSION` in a run's folder."""
+
+    def __init__(self, run_dir: Path, epoch: int) -> None:
+        """Begin an epoch. What earlier ones published is never served again and goes."""
+        self._folder = run_dir / "weights"
+        self._epoch = epoch
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def put(self, model: Qwen2ForCausalLM, version: int) -> WeightsFile:
+        """Write a version and drop the one that is now too old."""
+        file = write_weights(self._path(version), model.state_dict(), config_of(model))
+        shutil.rmtree(self._path(version - _KEPT), ignore_errors=True)
+        return file
+
+    def _path(self, version: int) -> Path:
+        return self._folder / f"{self._epoch}-{version}"
+
+
+def deliver(output: Path, model: Qwen2ForCausalLM, task: Task) -> None:
+    """Write the final model into a folder that may hold other things: each file whole, the weights last."""
+    output.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=output, prefix=".draft-") as draft:
+        vocabulary = {text: index for index, text in enumerate(task.vocabulary)}
+        folder = Path(draft) / "model"
+        write_weights(folder, model.state_dict(), config_of(model), {"vocab.json": json.dumps(vocabulary)})
+        for name in ("config.json", "vocab.json", "model.safetensors"):
+            (folder / name).replace(output / name)

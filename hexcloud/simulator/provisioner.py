@@ -1,0 +1,64 @@
+"""SimProvisioner: rents the simulated cloud's machines, with its capacity and its faults."""
+
+import hashlib
+
+from hexcloud.domain.command import Command, NodeSpec
+from hexcloud.domain.errors import CapacityError
+from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.offer import Offer
+from hexcloud.simulator.cloud import SimCloud
+from hexcloud.simulator.machine import Machine
+
+
+class SimProvisioner:
+    """Implements ports.Provisioner. Faults named `launch`, `terminate` and `list` strike its calls."""
+
+    def __init__(self, cloud: SimCloud) -> None:
+        self._cloud = cloud
+
+    def launch(self, node: Node, offer: Offer, command: Command) -> None:
+        """Start a machine. An id that was ever launched starts nothing. Raises CapacityError, and planned faults."""
+        cloud = self._cloud
+        cloud.advance()
+        with cloud.faults.around("launch"):
+            if node.id in cloud.machines:
+                return
+            now_s = cloud.clock.now_s()
+            taken = sum(1 for machine in cloud.running() if machine.offer.id == offer.id)
+            if taken >= cloud.capacity.limit(offer.id, now_s):
+                raise CapacityError("no capacity now", offer.id, "INSUFFICIENT_CAPACITY")
+            cloud.machines[node.id] = self._machine(offer, command, now_s)
+
+    def terminate(self, node_id: NodeId) -> None:
+        """Begin the end of a machine; unknown and ended ids are fine."""
+        cloud = self._cloud
+        cloud.advance()
+        with cloud.faults.around("terminate"):
+            machine = cloud.machines.get(node_id)
+            if machine and machine.exists and machine.ends_s is None:
+                machine.ends_s = cloud.clock.now_s() + cloud.habits.stop_s
+
+    def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
+        """Return what exists and bills, but for machines so new that the list does not have them."""
+        cloud = self._cloud
+        cloud.advance()
+        with cloud.faults.around("list"):
+            visible_s = cloud.clock.now_s() - cloud.habits.visible_after_s
+            return tuple(
+                machine.id
+                for machine in cloud.running()
+                if machine.spec.run_id == run_id and machine.launched_s <= visible_s
+            )
+
+    def _machine(self, offer: Offer, command: Command, now_s: float) -> Machine:
+        spec = NodeSpec.model_validate_json(command.files["node.json"])
+        boots_s = now_s + self._cloud.habits.boot_s
+        return Machine(
+            offer=offer,
+            spec=spec,
+            token=hashlib.sha256(command.secrets["HEXCLOUD_NODE_TOKEN"].encode()).hexdigest(),
+            is_head="HEXCLOUD_CONTROLLER_TOKEN" in command.secrets,
+            launched_s=now_s,
+            boots_s=boots_s,
+            run_until_wall_s=self._cloud.clock.to_wall(boots_s) + spec.spend_lease_s,
+        )

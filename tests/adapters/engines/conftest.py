@@ -1,0 +1,97 @@
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from hexcloud.adapters.engines.client import EngineClient
+
+ModelMaker = Callable[..., Qwen2ForCausalLM]
+EngineStarter = Callable[..., EngineClient]
+
+
+@pytest.fixture(scope="session")
+def make_model() -> ModelMaker:
+    """Make a tiny random Qwen2. Weights are drawn wide (0.2): at the usual 0.02 every token is equally likely."""
+
+    def make(seed: int, tied: bool = True, kv_heads: int = 2) -> Qwen2ForCausalLM:
+        torch.manual_seed(seed)
+        config = Qwen2Config(
+            vocab_size=21,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=kv_heads,
+            max_position_embeddings=64,
+            tie_word_embeddings=tied,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+        model: Qwen2ForCausalLM = Qwen2ForCausalLM(config)
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.2)
+        return model
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
+    def save(model: Qwen2ForCausalLM, directory: Path) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        model.config.to_json_file(directory / "config.json")
+        tied = model.config.tie_word_embeddings
+        state = {name: t for name, t in model.state_dict().items() if not (tied and name == "lm_head.weight")}
+        save_file(state, directory / "model.safetensors")
+        return directory
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def models(
+    make_model: ModelMaker,
+    save_model: Callable[[Qwen2ForCausalLM, Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, dict[int, object]]:
+    """Two versions of one model, 1 and 2: `theirs` as transformers has them, `paths` as folders."""
+    theirs = {version: make_model(seed=version) for version in (1, 2)}
+    paths = {version: str(save_model(model, tmp_path_factory.mktemp("model"))) for version, model in theirs.items()}
+    return {"theirs": {**theirs}, "paths": {**paths}}
+
+
+@pytest.fixture(scope="session")
+def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineStarter]:
+    """Start real engine processes; all are ended with the session."""
+    processes: list[subprocess.Popen[bytes]] = []
+    clients: list[EngineClient] = []
+
+    def start(model_path: Path, *flags: str) -> EngineClient:
+        port_file = tmp_path_factory.mktemp("engine") / "port.json"
+        argv = [sys.executable, "-m", "hexcloud.adapters.engines.embedded", "--model-path", str(model_path)]
+        process = subprocess.Popen([*argv, "--port-file", str(port_file), *flags])
+        processes.append(process)
+        deadline = time.monotonic() + 60
+        while not port_file.exists():
+            assert process.poll() is None, "the engine ended before it listened"
+            assert time.monotonic() < deadline, "the engine does not come up"
+            time.sleep(0.05)
+        client = EngineClient(f"http://127.0.0.1:{json.loads(port_file.read_text())['port']}")
+        clients.append(client)
+        return client
+
+    yield start
+    for client in clients:
+        client.close()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait(timeout=20)

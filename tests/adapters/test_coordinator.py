@@ -1,0 +1,198 @@
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.messages import RunPhase, RunView
+from hexcloud.domain.pointer import sign_pointer
+
+RUN = RunId("main-1")
+SECRET = "run-secret"
+VIEW = RunView(
+    run_id=RUN,
+    phase=RunPhase.TRAINING,
+    epoch=0,
+    version=1,
+    steps=2,
+    trained_samples=256,
+    dropped_samples=0,
+    first_step_at_s=1.0,
+    last_step_at_s=2.0,
+    staleness_histogram={0: 256},
+    reward=0.5,
+    samples_per_wall_s=256.0,
+    overlap_share=1.0,
+    trainer_wait_s=0.0,
+    outstanding=0,
+    checkpoint_version=0,
+)
+
+
+class Peer(ThreadingHTTPServer):
+    """The far end of the line: remembers what it was asked and gives a fixed answer."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), PeerHandler)
+        self.asked: list[tuple[str, str, str, object]] = []
+        self.status = 200
+        self.answer = VIEW.model_dump_json()
+        self.delay_s = 0.0
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class PeerHandler(BaseHTTPRequestHandler):
+    server: Peer
+
+    def do_GET(self) -> None:
+        self.reply()
+
+    def do_POST(self) -> None:
+        self.reply()
+
+    def reply(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked.append(
+            (self.command, self.path, self.headers["Authorization"], json.loads(body) if body else None)
+        )
+        time.sleep(self.server.delay_s)
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(self.server.answer.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    yield peer
+    peer.shutdown()
+    peer.server_close()
+
+
+@pytest.fixture
+def pointer_path(tmp_path: Path, peer: Peer) -> Path:
+    path = tmp_path / "coordinator.json"
+    point(path, peer.url)
+    return path
+
+
+@pytest.fixture
+def coordinator(pointer_path: Path) -> Iterator[HttpCoordinator]:
+    coordinator = HttpCoordinator(pointer_path, Credentials(run_id=RUN, secret=SECRET, token="t0ken"), timeout_s=0.5)
+    yield coordinator
+    coordinator.close()
+
+
+def point(path: Path, url: str, epoch: int = 0, secret: str = SECRET, run_id: RunId = RUN) -> None:
+    path.write_text(sign_pointer(run_id, url, epoch, secret).model_dump_json())
+
+
+def test_the_view_comes_from_status_with_the_controllers_token(coordinator: HttpCoordinator, peer: Peer) -> None:
+    assert coordinator.view() == VIEW
+    assert peer.asked == [("GET", "/status", "Bearer t0ken", None)]
+
+
+def test_each_order_is_one_post(coordinator: HttpCoordinator, peer: Peer) -> None:
+    coordinator.renew(99.5)
+    coordinator.admit(NodeId("a"), "00ff", revoke=(NodeId("b"),))
+    coordinator.drain(NodeId("a"))
+    coordinator.stop("budget")
+    assert [(method, path, body) for method, path, _, body in peer.asked] == [
+        ("POST", "/control/renew", {"run_until_s": 99.5}),
+        ("POST", "/control/admit", {"node_id": "a", "token_sha256": "00ff", "revoke": ["b"]}),
+        ("POST", "/control/drain", {"node_id": "a"}),
+        ("POST", "/control/stop", {"reason": "budget"}),
+    ]
+
+
+def test_a_coordinator_that_moved_is_found_again(
+    coordinator: HttpCoordinator, peer: Peer, pointer_path: Path, tmp_path: Path
+) -> None:
+    coordinator.view()
+    point(pointer_path, "http://127.0.0.1:1", epoch=1)
+    coordinator.view()
+    peer.status = 503
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:1"):
+        coordinator.view()
+    peer.status = 200
+    point(pointer_path, peer.url, epoch=2)
+    assert coordinator.view() == VIEW
+
+
+def test_no_pointer_yet_is_an_engine_error(coordinator: HttpCoordinator, pointer_path: Path) -> None:
+    pointer_path.unlink()
+    with pytest.raises(EngineError, match="no pointer"):
+        coordinator.view()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"run_id": "main-1"}'])
+def test_a_torn_pointer_is_an_engine_error(coordinator: HttpCoordinator, pointer_path: Path, text: str) -> None:
+    pointer_path.write_text(text)
+    with pytest.raises(EngineError):
+        coordinator.view()
+
+
+def test_a_pointer_that_another_hand_signed_is_not_followed(
+    coordinator: HttpCoordinator, pointer_path: Path, peer: Peer
+) -> None:
+    point(pointer_path, peer.url, secret="guess")
+    with pytest.raises(EngineError, match="not signed"):
+        coordinator.view()
+    point(pointer_path, peer.url, run_id=RunId("other"))
+    with pytest.raises(EngineError, match="not signed"):
+        coordinator.view()
+    assert peer.asked == []
+
+
+def test_an_old_pointer_is_not_followed(coordinator: HttpCoordinator, pointer_path: Path, peer: Peer) -> None:
+    point(pointer_path, peer.url, epoch=5)
+    coordinator.view()
+    peer.status = 500
+    point(pointer_path, "http://127.0.0.1:1", epoch=4)
+    with pytest.raises(EngineError, match="epoch 4"):
+        coordinator.view()
+
+
+def test_silence_is_an_engine_error_within_the_timeout(coordinator: HttpCoordinator, peer: Peer) -> None:
+    peer.delay_s = 1.5
+    begin = time.monotonic()
+    with pytest.raises(EngineError, match="GET /status"):
+        coordinator.view()
+    assert time.monotonic() - begin < 1.4
+
+
+@pytest.mark.parametrize(("status", "answer"), [(401, ""), (500, "oops"), (200, "{}"), (200, "<html>")])
+def test_any_other_answer_is_an_engine_error(
+    coordinator: HttpCoordinator, peer: Peer, status: int, answer: str
+) -> None:
+    peer.status, peer.answer = status, answer
+    with pytest.raises(EngineError):
+        coordinator.view()
+
+
+@pytest.mark.parametrize("url", ["", "not a url", "http://[::1", "ftp://127.0.0.1"])
+def test_an_address_that_is_none_is_an_engine_error(coordinator: HttpCoordinator, pointer_path: Path, url: str) -> None:
+    point(pointer_path, url)
+    with pytest.raises(EngineError):
+        coordinator.view()
+
+
+def test_credentials_never_show_themselves() -> None:
+    shown = Credentials(run_id=RUN, secret="hush", token="quiet")
+    assert "hush" not in f"{shown!r}{shown}"
+    assert "quiet" not in f"{shown!r}{shown}"

@@ -1,0 +1,84 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEYS = {
+    "cost_usd_per_hour",
+    "lower_bound_usd_per_hour",
+    "gap",
+    "throughput_tokens_per_s",
+    "target_tokens_per_s",
+    "allocation",
+    "baselines",
+    "rejected",
+    "solve_s",
+    "as_of",
+}
+
+
+def test_stdout_is_json_and_nothing_else() -> None:
+    argv = [sys.executable, "-m", "hexcloud.cli", "plan", "--cloud", "nebius", "--target-throughput", "10k", "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    answer = json.loads(done.stdout)
+    assert set(answer) == KEYS
+    assert answer["lower_bound_usd_per_hour"] <= answer["cost_usd_per_hour"]
+    assert answer["throughput_tokens_per_s"] >= answer["target_tokens_per_s"] == 10_000
+    assert {row["role"] for row in answer["allocation"]} == {"trainer", "rollout"}
+    assert sum(row["usd_per_hour"] for row in answer["allocation"]) <= answer["cost_usd_per_hour"]
+    assert all(set(row) == {"offer", "role", "count", "usd_per_hour"} for row in answer["allocation"])
+    assert all(set(row) == {"name", "usd_per_hour"} for row in answer["baselines"])
+    assert all(set(row) == {"reason", "count"} for row in answer["rejected"])
+
+
+def test_a_reader_sees_machines_price_and_rivals(cli: Callable[..., Any]) -> None:
+    said = cli("plan", "--cloud", "nebius", "--target-throughput", "10k", "--why", "gpu-b200*")
+    assert said.code == 0
+    for word in ("trainer", "rollout", "USD/h", "no plan is under", "simpler buyers", "why not gpu-b200*"):
+        assert word in said.out
+
+
+def test_an_infeasible_target_names_rows_and_the_nearest_in_the_users_unit(cli: Callable[..., Any]) -> None:
+    said = cli("plan", "--cloud", "nebius", "--target-throughput", "1e9 steps/min")
+    assert said.code == 1
+    assert "no plan makes 1e+09 steps/min" in said.err
+    assert "train_rate: " in said.err
+    assert " steps/min for " in said.err.splitlines()[-1]
+
+
+def test_an_infeasible_target_is_json_too(cli: Callable[..., Any]) -> None:
+    said = cli("plan", "--cloud", "nebius", "--target-throughput", "1e9 samples/s", "--json")
+    error = json.loads(said.out)["error"]
+    assert said.code == 1
+    assert error["type"] == "InfeasibleError"
+    assert "train_rate" in error["rules"]
+    assert error["nearest_target"].endswith(" samples/s")
+    assert error["nearest_tokens_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("--policy", "chepest"), "cheapest"),
+        (("--model", "Qwen2.5-7"), "Qwen2.5-7B"),
+        (("--target-throughput", "fast"), "5 steps/min"),
+    ],
+)
+def test_wrong_input_says_what_was_meant(cli: Callable[..., Any], arguments: tuple[str, ...], meant: str) -> None:
+    said = cli("plan", *arguments)
+    assert said.code == 2
+    assert meant in said.err
+
+
+def test_a_plan_for_ones_own_machines(cli: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("- {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, count: 2}\n")
+    said = cli("plan", "--fleet", str(file), "--json")
+    answer = json.loads(said.out)
+    assert said.code == 0
+    assert answer["throughput_tokens_per_s"] > 0
+    assert all("big" in row["offer"] for row in answer["allocation"])

@@ -1,0 +1,59 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hexcloud import wiring
+from hexcloud.adapters.store import SqliteStore
+from hexcloud.domain.run import RunRecord, RunState
+
+
+def test_status_shows_the_run_and_who_could_adopt_it(cli: Callable[..., Any], store: SqliteStore) -> None:
+    said = cli("status")
+    assert said.code == 0
+    assert "step 3 of 100" in said.out
+    assert "nobody controls this run: `hexcloud up --resume main-1` adopts it" in said.out
+
+
+def test_status_is_json_for_machines(cli: Callable[..., Any], store: SqliteStore) -> None:
+    answer = json.loads(cli("status", "main", "--json").out)
+    assert (answer["run"], answer["state"], answer["step"]) == ("main-1", "running", 3)
+    assert (answer["spent_usd"], answer["budget_usd"], answer["usd_per_hour"]) == (4.25, 50.0, 15.0)
+    assert answer["is_controlled"] is False
+    assert answer["nodes"][0]["slot"] == "rollout-1"
+
+
+def test_status_lists_all_runs(cli: Callable[..., Any], store: SqliteStore) -> None:
+    assert "main-1" in cli("status", "--all").out
+    assert [row["run"] for row in json.loads(cli("status", "--all", "--json").out)] == ["main-1"]
+
+
+def test_events_can_be_read_and_filtered(cli: Callable[..., Any], store: SqliteStore) -> None:
+    assert cli("events").out.splitlines()[-1].split() == ["0.007", "h", "replan", "start:", "moved"]
+    events = json.loads(cli("events", "--kind", "replan", "--json").out)
+    assert [(event["number"], event["kind"]) for event in events] == [(2, "replan")]
+
+
+def test_nobody_replans_a_run_that_nobody_controls(cli: Callable[..., Any], store: SqliteStore) -> None:
+    said = cli("replan")
+    assert said.code == 2
+    assert "nobody controls it" in said.err
+
+
+def test_a_wish_to_replan_reaches_the_controller_through_the_store(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord
+) -> None:
+    with wiring.run_dir(run):
+        assert cli("replan").code == 0
+    assert store.events(run.id)[-1][1].kind == "replan_requested"
+
+
+def test_watching_a_run_that_nobody_controls_is_refused(cli: Callable[..., Any], store: SqliteStore) -> None:
+    said = cli("attach")
+    assert said.code == 1
+    assert "`hexcloud up --resume main-1` adopts it" in said.err
+
+
+def test_down_on_a_run_that_ended_only_reports(cli: Callable[..., Any], store: SqliteStore, run: RunRecord) -> None:
+    store.set_run_state(run.id, RunState.DONE, "all steps are trained")
+    assert json.loads(cli("down", "--json").out)["state"] == "done"
+    assert json.loads(cli("attach", "--json").out)["run"] == "main-1"

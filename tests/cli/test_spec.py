@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from hexcloud.cli.spec import spec_of
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.run import RunSpec
+
+
+def test_nothing_asked_for_is_the_default_run() -> None:
+    assert spec_of(None, {"model": None, "cloud": ()}) == RunSpec()
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("steps: 7\ntarget: 5k\ncloud: [aws]\n")
+    spec = spec_of(file, {"target": "9k", "steps": None, "cloud": ()})
+    assert (spec.steps, spec.target, spec.cloud) == (7, "9k", ("aws",))
+
+
+def test_the_word_none_is_no_trace() -> None:
+    assert spec_of(None, {"trace": "none"}).trace is None
+
+
+def test_a_misspelt_key_names_file_key_and_the_meant_one(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("stpes: 7\n")
+    with pytest.raises(ConfigError, match=r"run\.yaml.*stpes.*did you mean steps"):
+        spec_of(file, {})
+
+
+def test_an_impossible_option_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"--max-usd-per-hour -3"):
+        spec_of(None, {"max_usd_per_hour": -3})

@@ -1,0 +1,68 @@
+from collections.abc import Callable
+
+from hexcloud.controller.outside import Ports
+from hexcloud.controller.reconcile import Controller
+from hexcloud.domain.command import Command
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus, node_id
+from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.policy import Policy
+from hexcloud.simulator.cloud import Loss, LossKind
+from hexcloud.simulator.simulation import Script, Simulation
+
+ControllerOf = Callable[[Simulation], Controller]
+PortsOf = Callable[[Simulation], Ports]
+
+
+def turns(sim: Simulation, controller: Controller, count: int) -> None:
+    for _ in range(count):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+
+
+def test_a_machine_with_our_tag_that_no_record_knows_is_ended(controller_of: ControllerOf) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    controller = controller_of(sim)
+    turns(sim, controller, 30)
+    known = next(iter(sim.cloud.machines.values()))
+    stray = Node(
+        id=node_id(sim.run.id, SlotName("rollout-99"), 1),
+        run_id=sim.run.id,
+        slot=SlotName("rollout-99"),
+        attempt=1,
+        role=Role.ROLLOUT,
+        offer_id=known.offer.id,
+        status=NodeStatus.REQUESTED,
+        requested_at_s=sim.clock.now_s(),
+    )
+    spec = known.spec.model_copy(update={"node_id": stray.id, "slot": stray.slot})
+    command = Command(
+        image=None,
+        argv=(),
+        env={},
+        secrets={"HEXCLOUD_NODE_TOKEN": "x"},
+        files={"node.json": spec.model_dump_json()},
+    )
+    sim.provisioner.launch(stray, known.offer, command)
+    sim.clock.sleep(5.0)
+    turns(sim, controller, 3)
+    assert not sim.cloud.machines[stray.id].exists
+    assert "machine_swept" in [event.kind for _, event in sim.store.events(sim.run.id)]
+
+
+def test_a_lost_node_can_never_speak_again(controller_of: ControllerOf) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=(Loss(200.0, LossKind.SILENCE, nth=0),)))
+    turns(sim, controller_of(sim), 60)
+    silent = [machine.id for machine in sim.cloud.machines.values() if machine.silent_since_s is not None]
+    assert len(silent) == 1
+    assert silent[0] not in sim.cloud.training.admitted
+    assert not sim.cloud.machines[silent[0]].exists
+
+
+def test_only_nodes_of_the_fleet_are_admitted_and_with_their_own_token(
+    controller_of: ControllerOf, ports_of: PortsOf
+) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    turns(sim, controller_of(sim), 30)
+    secrets = ports_of(sim).secrets
+    nodes = [NodeId(node.id) for node in sim.store.nodes(sim.run.id)]
+    assert sim.cloud.training.admitted == {node: secrets.node_token_sha256(node) for node in nodes}

@@ -1,0 +1,55 @@
+from collections.abc import Callable
+
+from hexcloud.controller.reconcile import Controller
+from hexcloud.domain.errors import RateLimitError
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.run import RunState
+from hexcloud.simulator.cloud import Habits
+from hexcloud.simulator.faults import Fault
+from hexcloud.simulator.simulation import Script, Simulation
+
+ControllerOf = Callable[[Simulation], Controller]
+
+
+def stopped(controller_of: ControllerOf, script: Script, after: int) -> tuple[Simulation, RunState]:
+    sim = Simulation(Policy(target_samples_per_s=20.0), script)
+    controller = controller_of(sim)
+    for _ in range(after):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    controller.stop("Ctrl-C")
+    return sim, controller.run_until_done()
+
+
+def test_a_stop_waits_for_the_last_checkpoint(controller_of: ControllerOf) -> None:
+    sim, state = stopped(controller_of, Script(), after=60)
+    assert state is RunState.DONE
+    assert sim.cloud.training.checkpoint_version == sim.cloud.training.version > 0
+
+
+def test_a_coordinator_that_never_says_done_is_not_waited_for_for_ever(controller_of: ControllerOf) -> None:
+    sim, state = stopped(controller_of, Script(habits=Habits(checkpoint_s=1e6)), after=60)
+    assert state is RunState.FAILED
+    assert not sim.cloud.running()
+    assert sim.clock.now_s() - sim.start_s < 60 * 5 + 60 + 30
+    run = sim.store.run(sim.run.id)
+    assert run is not None
+    assert "did not confirm a last checkpoint" in run.reason
+
+
+def test_a_run_stopped_before_it_trained_is_torn_down_at_once(controller_of: ControllerOf) -> None:
+    sim, state = stopped(controller_of, Script(), after=3)
+    assert state is RunState.DONE
+    assert not sim.cloud.running()
+    assert sim.clock.now_s() - sim.start_s < 45
+
+
+def test_a_provider_that_never_answers_again_is_given_up_when_every_lease_has_lapsed(
+    controller_of: ControllerOf,
+) -> None:
+    down = tuple(
+        Fault(nth, RateLimitError("down"), operation) for nth in range(60, 400) for operation in ("list", "terminate")
+    )
+    sim, state = stopped(controller_of, Script(faults=down), after=60)
+    assert state is RunState.FAILED
+    assert not sim.cloud.running(), "their spend leases ended them"

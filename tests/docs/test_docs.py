@@ -1,0 +1,136 @@
+"""The docs tell the truth: their commands and code run, their links lead somewhere, every field and command is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+
+from hexcloud import wiring
+from hexcloud.adapters.files import load_fleet, load_policy, load_run_spec, load_yaml, policy_root
+from hexcloud.adapters.markets.trace import load_trace
+from hexcloud.cli import app, main
+from hexcloud.domain.policy import Policy, ReplanSchedule
+from hexcloud.domain.run import RunSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SCOPE.md")] + sorted((ROOT / "docs").rglob("*.md"))
+RUN_YAML = ROOT / "docs" / "run-yaml.md"
+OWN_MACHINES = ROOT / "docs" / "how-to" / "own-machines.md"
+OWN_TRACE = ROOT / "docs" / "how-to" / "own-price-trace.md"
+SAFE = ("plan", "catalog", "status", "--help")
+"""Commands that rent nothing and end at once."""
+MODELS: dict[str, type[BaseModel]] = {"run.yaml": RunSpec, "Policies": Policy, "Schedules": ReplanSchedule}
+"""Heading in docs/run-yaml.md -> what its table describes."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[str]:
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    words = [shlex.split(part, comments=True) for line in lines for part in line.split("#")[0].split(";")]
+    return [shlex.join(word[1:]) for word in words if word[:1] == ["hexcloud"] and word[1:2] and word[1] in SAFE]
+
+
+COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+PYTHON = [(page, index) for page in PAGES for index in range(len(blocks(page, "python")))]
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """The table below a heading of docs/run-yaml.md: field -> its other cells."""
+    section = re.split(r"^## ", RUN_YAML.read_text(), flags=re.MULTILINE)
+    text = next(part for part in section if part.startswith(heading + "\n"))
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line[:2] == "| "]
+    return {row[0].strip("`| "): row[1:] for row in cells if len(row) == 5 and row[0].startswith("`")}
+
+
+def spelt(default: object) -> str:
+    """A default as YAML spells it."""
+    match default:
+        case None:
+            return "null"
+        case bool():
+            return str(default).lower()
+        case tuple():
+            return f"[{', '.join(map(str, default))}]"
+        case float():
+            return f"{default:g}"
+        case ReplanSchedule():
+            return f"{{every: {default.every}}}"
+    return str(default)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A reader's folder: the files that the docs speak of, and a run that has not rented anything yet."""
+    monkeypatch.setenv("HEXCLOUD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "fleet.yaml").write_text(blocks(OWN_MACHINES, "yaml")[0])
+    run_file, policy_file = blocks(RUN_YAML, "yaml")
+    (tmp_path / "run.yaml").write_text(run_file)
+    (tmp_path / "mine.yaml").write_text(policy_file)
+    (tmp_path / "mine.csv").write_text(blocks(OWN_TRACE, "csv")[0])
+    run = wiring.new_run(spec := RunSpec(name="night"), wiring.run_case(spec), samples_per_s=10.0)
+    wiring.run_dir(run).create()
+    wiring.open_store().save_run(run)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_of_the_docs_runs(command: str, desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(shlex.split(command))
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    assert said.out
+
+
+@pytest.mark.parametrize(("page", "index"), PYTHON, ids=lambda value: getattr(value, "name", str(value)))
+def test_python_of_the_docs_runs(page: Path, index: int, desk: Path) -> None:
+    exec(compile(blocks(page, "python")[index], f"{page.name}[{index}]", "exec"), {})
+
+
+def test_files_of_the_docs_are_read(desk: Path) -> None:
+    assert load_run_spec(desk / "run.yaml").model_fields_set
+    assert load_policy("./mine.yaml").name == "mine"
+    assert load_fleet(desk / "fleet.yaml").offers
+    assert load_trace("mine.csv").events
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+    gone = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    assert gone == []
+
+
+@pytest.mark.parametrize("heading", MODELS)
+def test_every_field_is_in_the_docs_with_its_default(heading: str) -> None:
+    told = {field: cells[1].strip("`") for field, cells in rows(heading).items()}
+    true = {name: spelt(field.get_default()) for name, field in MODELS[heading].model_fields.items()}
+    assert told == true
+
+
+@pytest.mark.parametrize("heading", MODELS)
+def test_every_example_value_is_valid(heading: str, tmp_path: Path) -> None:
+    for field, cells in rows(heading).items():
+        file = tmp_path / "example.yaml"
+        file.write_text(cells[3].strip("`"))
+        assert load_yaml(file, MODELS[heading]).model_fields_set == {field}
+
+
+def test_every_policy_is_in_the_docs() -> None:
+    text = RUN_YAML.read_text()
+    assert [file.stem for file in policy_root().glob("*.yaml") if f"| `{file.stem}` |" not in text] == []
+
+
+def test_every_command_is_in_the_reference() -> None:
+    reference = (ROOT / "docs" / "cli.md").read_text()
+    root = typer.main.get_command(app)
+    shown = [name for name, command in getattr(root, "commands", {}).items() if not command.hidden]
+    assert shown
+    assert [name for name in shown if f"## hexcloud {name}" not in reference] == []

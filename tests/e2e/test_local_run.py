@@ -1,0 +1,196 @@
+"""A whole run with real processes: one trainer node, two rollout nodes, and a few lines in the controller's place."""
+
+import hashlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
+from hexcloud.domain.command import Emulation, NodeSpec
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.messages import RunPhase, RunView
+from hexcloud.domain.plan import Role, SlotName
+
+ETA = 4
+BATCH = 64
+CHECKPOINT_EVERY = 10
+SPEND_LEASE_S = 8.0
+RUN = RunId("e2e")
+
+pytestmark = pytest.mark.slow
+
+
+class LocalRun:
+    """Starts nodes as a provisioner would, and says the few things that a controller says."""
+
+    def __init__(self, directory: Path, steps: int) -> None:
+        self._directory = directory
+        self._steps = steps
+        self._run_secret = secrets.token_hex(16)
+        self._controller_token = secrets.token_hex(16)
+        self.run_dir = directory / "run"
+        self.output = directory / "output"
+        self.run_dir.mkdir()
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: set[psutil.Process] = set()
+        credentials = Credentials(run_id=RUN, secret=self._run_secret, token=self._controller_token)
+        self.coordinator = HttpCoordinator(self.run_dir / "coordinator.json", credentials)
+
+    def start(self, name: str, role: Role, samples_per_s: float) -> None:
+        directory = self._directory / name
+        directory.mkdir()
+        token = secrets.token_hex(16)
+        spec = NodeSpec(
+            run_id=RUN,
+            node_id=NodeId(f"{RUN}.{name}.0"),
+            slot=SlotName(name),
+            role=role,
+            task="sort_digits",
+            seed=7,
+            slots=32,
+            samples_per_step=BATCH,
+            group_size=8,
+            eta=ETA,
+            steps=self._steps,
+            run_dir=str(self.run_dir),
+            output=str(self.output),
+            tokens_per_sample=2048.0,
+            checkpoint_every=CHECKPOINT_EVERY,
+            spend_lease_s=60.0,
+            heartbeat_s=0.5,
+            emulation=Emulation(
+                clock_scale=60.0, samples_per_s=samples_per_s, link_bytes_per_s=4e6, link_latency_ms=2.0
+            ),
+        )
+        (directory / "node.json").write_text(spec.model_dump_json())
+        env = {"HEXCLOUD_NODE_TOKEN": token, "HEXCLOUD_RUN_SECRET": self._run_secret}
+        if role is Role.TRAINER:
+            env["HEXCLOUD_CONTROLLER_TOKEN"] = self._controller_token
+        with (directory / "log").open("wb") as log:
+            self.nodes[name] = subprocess.Popen(
+                [sys.executable, "-m", "hexcloud.node", role.value],
+                cwd=directory,
+                env=os.environ | env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        if role is Role.ROLLOUT:
+            self.until(lambda: self._admitted(spec.node_id, token), 30, f"admission of {name}")
+
+    def _admitted(self, node_id: NodeId, token: str) -> bool:
+        self.coordinator.admit(node_id, hashlib.sha256(token.encode()).hexdigest())
+        return True
+
+    def watch(self) -> RunView:
+        """Renew the spend lease, note all processes there are, and look at the run."""
+        for node in self.nodes.values():
+            if node.poll() is None:
+                parent = psutil.Process(node.pid)
+                self.processes |= {parent, *parent.children(recursive=True)}
+        self.coordinator.renew(time.time() + SPEND_LEASE_S)
+        return self.coordinator.view()
+
+    def until(self, is_reached: Callable[[], bool], within_s: float, what: str) -> None:
+        gives_up_at = time.monotonic() + within_s
+        while time.monotonic() < gives_up_at:
+            try:
+                if is_reached():
+                    return
+            except EngineError:
+                pass
+            time.sleep(0.3)
+        pytest.fail(f"{what}: not within {within_s} s\n{self.logs()}")
+
+    def child(self, module: str) -> psutil.Process:
+        """The process of the run that runs a module."""
+        return next(one for one in self.living() if module in one.cmdline())
+
+    def living(self) -> list[psutil.Process]:
+        """All processes of the run, by pid and start time, that still live."""
+        for node in self.nodes.values():
+            node.poll()
+        return [one for one in self.processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+
+    def logs(self) -> str:
+        tails = [path.read_text(errors="replace")[-3000:] for path in sorted(self._directory.glob("*/log"))]
+        return "\n----\n".join(tails)
+
+    def close(self) -> None:
+        for process in self.living():
+            process.kill()
+        for node in self.nodes.values():
+            node.wait(10)
+        self.coordinator.close()
+
+
+@pytest.fixture
+def local_run(tmp_path: Path) -> Iterator[Callable[[int], LocalRun]]:
+    runs: list[LocalRun] = []
+
+    def make(steps: int) -> LocalRun:
+        runs.append(LocalRun(tmp_path, steps))
+        run = runs[-1]
+        run.start("trainer", Role.TRAINER, samples_per_s=200.0)
+        run.start("rollout-a", Role.ROLLOUT, samples_per_s=100.0)
+        run.start("rollout-b", Role.ROLLOUT, samples_per_s=100.0)
+        return run
+
+    yield make
+    for run in runs:
+        run.close()
+
+
+def test_a_run_survives_its_losses_and_ends_when_nobody_watches(
+    local_run: Callable[[int], LocalRun],
+) -> None:
+    run = local_run(100_000)
+    run.until(lambda: run.watch().version >= 12, 60, "version 12 with two rollout nodes")
+    view = run.watch()
+    assert {node.node_id for node in view.nodes if node.running} >= {"e2e.rollout-a.0", "e2e.rollout-b.0"}
+
+    os.killpg(run.nodes["rollout-b"].pid, signal.SIGKILL)
+    run.until(lambda: run.watch().version >= 40, 60, "version 40 with one rollout node")
+
+    run.child("hexcloud.runtime.trainer").kill()
+    run.until(lambda: run.watch().epoch == 1, 60, "a new trainer from a checkpoint")
+    resumed_at = run.watch().version
+    assert resumed_at >= 40 - CHECKPOINT_EVERY
+    run.until(lambda: run.watch().version >= resumed_at + 5, 60, "steps of the new trainer")
+
+    view = run.watch()
+    assert view.phase is RunPhase.TRAINING
+    assert max(view.staleness_histogram) <= ETA
+    assert view.links, "no link was measured"
+    assert run.nodes["trainer"].poll() is None
+    assert run.nodes["rollout-a"].poll() is None
+
+    # From here on nobody renews the spend lease.
+    run.until(lambda: not run.living(), SPEND_LEASE_S + 15, "the end of all processes")
+    assert run.nodes["trainer"].wait(1) == 0
+    assert run.nodes["rollout-a"].wait(1) == 0
+    assert list((run.run_dir / "checkpoints").iterdir())
+
+
+def test_a_finished_run_leaves_its_model_and_no_process(local_run: Callable[[int], LocalRun]) -> None:
+    run = local_run(15)
+    run.until(lambda: run.watch().phase is RunPhase.DONE, 90, "the end of the run")
+    view = run.watch()
+    assert view.version == 15
+    assert view.trained_samples == 15 * BATCH
+    assert sum(view.staleness_histogram.values()) == view.trained_samples
+    assert max(view.staleness_histogram) <= ETA
+    assert (run.output / "model.safetensors").exists()
+
+    run.coordinator.stop("done")
+    run.until(lambda: not run.living(), 30, "the end of all processes")
+    assert [node.wait(1) for node in run.nodes.values()] == [0, 0, 0]

@@ -1,0 +1,66 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hexcloud.domain.gpu import GpuSpec
+from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.workload import Workload
+from hexcloud.estimate.memory import (
+    GIB,
+    kv_bytes_per_gpu,
+    largest_batch,
+    largest_micro_batch,
+    training_bytes,
+    usable_bytes,
+)
+
+
+def small_gpu(gpu: GpuSpec, gib: float) -> GpuSpec:
+    return gpu.model_copy(update={"hbm_gib": gib})
+
+
+def test_7b_on_an_80_gib_gpu_runs_hundreds_of_samples(workload: Workload, h800: GpuSpec) -> None:
+    assert 300 < largest_batch(workload, h800, 1) < 800
+
+
+def test_batch_is_zero_when_weights_or_one_longest_sample_do_not_fit(workload: Workload, h800: GpuSpec) -> None:
+    assert largest_batch(workload, small_gpu(h800, 12), 1) == 0
+    just_weights = small_gpu(h800, (workload.model.weight_bytes + 1e6) / GIB / 0.9)
+    assert largest_batch(workload, just_weights, 1) == 0
+
+
+@given(gib=st.floats(16, 200), tp=st.sampled_from([1, 2, 4]))
+def test_a_full_batch_fits(workload: Workload, h800: GpuSpec, gib: float, tp: int) -> None:
+    gpu = small_gpu(h800, gib)
+    batch = largest_batch(workload, gpu, tp)
+    cache = batch * workload.mean_context * kv_bytes_per_gpu(workload.model, tp)
+    assert batch == 0 or workload.model.weight_bytes / tp + cache <= usable_bytes(gpu)
+
+
+def test_kv_cache_is_split_over_kv_heads_only(models: dict[str, ModelSpec]) -> None:
+    model = models["7B"]
+    assert kv_bytes_per_gpu(model, 4) == model.kv_bytes_per_token / 4 == kv_bytes_per_gpu(model, 8)
+
+
+def test_7b_needs_more_than_one_80_gib_gpu_to_train(workload: Workload, h800: GpuSpec) -> None:
+    assert largest_micro_batch(workload, h800, 1, 16) == 0
+    assert largest_micro_batch(workload, h800, 8, 16) >= 4
+
+
+@given(ranks=st.integers(1, 64), limit=st.integers(1, 16))
+def test_micro_batch_fits_and_one_more_would_not(workload: Workload, h800: GpuSpec, ranks: int, limit: int) -> None:
+    found = largest_micro_batch(workload, h800, ranks, limit)
+    if found > 0:
+        assert training_bytes(workload, ranks, found) <= usable_bytes(h800)
+    if found < limit:
+        assert training_bytes(workload, ranks, found + 1) > usable_bytes(h800)
+
+
+def test_states_take_18_bytes_a_parameter_over_all_ranks(workload: Workload) -> None:
+    difference = training_bytes(workload, 8, 1) - training_bytes(workload, 16, 1)
+    assert difference == pytest.approx(18 * workload.model.params / 16)
+
+
+def test_checkpointing_saves_most_of_the_activations(workload: Workload) -> None:
+    kept = workload.model_copy(update={"activation_recompute": False})
+    assert training_bytes(kept, 64, 1) > 3 * training_bytes(workload, 64, 1)

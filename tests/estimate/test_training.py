@@ -1,0 +1,82 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hexcloud.domain.calibration import Efficiency
+from hexcloud.domain.gpu import GpuSpec
+from hexcloud.domain.workload import Workload
+from hexcloud.estimate.training import (
+    Gang,
+    attention_context,
+    flops_per_token,
+    mfu,
+    samples_per_s,
+    step_s,
+)
+
+
+@pytest.fixture
+def gang(h800: GpuSpec, fast: Efficiency) -> Gang:
+    return Gang(gpu=h800, efficiency=fast, nodes=1, gpus_per_node=8, network_gb_per_s=400, micro_batch=4)
+
+
+@pytest.fixture
+def lean_gang(h20: GpuSpec, lean: Efficiency) -> Gang:
+    return Gang(gpu=h20, efficiency=lean, nodes=1, gpus_per_node=8, network_gb_per_s=400, micro_batch=4)
+
+
+def test_h20_trains_at_a_ninth_of_an_h800(workload: Workload, gang: Gang, lean_gang: Gang) -> None:
+    """AReaL-Hex, table 1: 0.112 per GPU."""
+    assert samples_per_s(lean_gang, workload) / samples_per_s(gang, workload) == pytest.approx(0.112, rel=0.05)
+
+
+def test_all_h20_training_loses_half_of_its_promise_at_scale(workload: Workload, lean_gang: Gang) -> None:
+    """AReaL-Hex, figure 3: the 58 or so training H20 of an all-H20 cluster reach 0.4 of what eight of them promise."""
+    many = replace(lean_gang, nodes=7)
+    scaling = samples_per_s(many, workload) / 7 / samples_per_s(lean_gang, workload)
+    assert scaling == pytest.approx(0.4, abs=0.07)
+
+
+def test_h100_class_node_trains_7b_at_the_published_rate(workload: Workload, gang: Gang) -> None:
+    """Published pre-training without recomputation and pi_prox: 5.8k to 7.5k tok/s per GPU for 7B to 8B."""
+    plain = workload.model_copy(update={"recompute_prox": False, "activation_recompute": False})
+    per_gpu = samples_per_s(gang, plain) * plain.tokens_per_sample / 8
+    assert 5_500 < per_gpu < 8_500
+
+
+def test_second_and_third_forward_pass_cost_a_third_of_the_rest_each(workload: Workload) -> None:
+    plain = workload.model_copy(update={"recompute_prox": False, "activation_recompute": False})
+    assert flops_per_token(workload) / flops_per_token(plain) == pytest.approx(5 / 3)
+    assert flops_per_token(plain) > 6 * workload.model.params
+
+
+def test_attention_sees_longer_sequences_than_the_mean(workload: Workload) -> None:
+    assert attention_context(workload) > workload.tokens_per_sample
+    even = workload.model_copy(update={"response_cv": 0.0})
+    assert attention_context(even) == even.tokens_per_sample
+
+
+def test_mfu_holds_within_a_node_and_decays_beyond(fast: Efficiency) -> None:
+    assert mfu(fast, 1) == mfu(fast, 8) == fast.mfu
+    assert mfu(fast, 32) == pytest.approx(fast.mfu * 0.97**2)
+
+
+@given(nodes=st.sampled_from([1, 2, 4, 8]), gb_per_s=st.floats(0.5, 400))
+def test_a_faster_network_never_slows_a_gang(
+    workload: Workload, h800: GpuSpec, fast: Efficiency, nodes: int, gb_per_s: float
+) -> None:
+    slow = Gang(h800, fast, nodes, 8, gb_per_s, 2)
+    assert step_s(replace(slow, network_gb_per_s=2 * gb_per_s), workload) <= step_s(slow, workload)
+
+
+def test_ethernet_between_nodes_makes_two_nodes_slower_than_one(workload: Workload, gang: Gang) -> None:
+    assert step_s(replace(gang, nodes=2, network_gb_per_s=1.25), workload) > step_s(gang, workload)
+    assert step_s(replace(gang, nodes=2), workload) < step_s(gang, workload)
+
+
+def test_one_gpu_has_nobody_to_talk_to(workload: Workload, gang: Gang) -> None:
+    alone = replace(gang, gpus_per_node=1)
+    no_link = replace(alone, gpu=alone.gpu.model_copy(update={"link_gb_per_s": 0.001}))
+    assert step_s(alone, workload) == step_s(no_link, workload)

@@ -1,0 +1,73 @@
+"""The real embedded engine as a child."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.generation import GenerationRequest
+from hexcloud.domain.messages import WeightsManifest
+from hexcloud.domain.plan import Role
+from hexcloud.node.engine_process import EngineProcess
+from hexcloud.runtime.rollout_engine import EngineKeeper
+from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.trainer_model import build_model, config_of
+from hexcloud.runtime.weights import write_weights
+
+REQUESTS = (GenerationRequest(rid="a", input_ids=(1, 5, 6), max_new_tokens=4),)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    model = build_model(TASKS["sort_digits"], seed=0)
+    return write_weights(tmp_path / "weights", model.state_dict(), config_of(model)).path.parent
+
+
+@pytest.fixture
+def engine(make_spec: Callable[[Role], NodeSpec], tmp_path: Path) -> Iterator[EngineProcess]:
+    process = EngineProcess(make_spec(Role.ROLLOUT), tmp_path)
+    yield process
+    process.close()
+
+
+def children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "embedded" in " ".join(child.cmdline())]
+
+
+def test_a_killed_engine_is_replaced_and_a_closed_one_leaves_nothing(engine: EngineProcess, weights: Path) -> None:
+    manifest = WeightsManifest(epoch=0, version=5, sha256="0" * 64, size=1)
+
+    async def scene() -> None:
+        keeper = EngineKeeper(engine.start, threads=2)
+        await keeper.load(manifest, weights)
+        assert set((await keeper.generate(REQUESTS))[0].versions) == {5}
+        (child,) = children()
+        assert os.getpgid(child.pid) != os.getpgid(0)
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(EngineError):
+            await keeper.generate(REQUESTS)
+        await keeper.heal()
+        assert set((await keeper.generate(REQUESTS))[0].versions) == {5}
+        engine.close()
+        assert children() == []
+        keeper.close()
+
+    asyncio.run(scene())
+
+
+def test_weights_that_cannot_be_served_are_an_engine_error(engine: EngineProcess, tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="before it listened"):
+        engine.start(tmp_path, 0)
+
+
+def test_a_closed_process_starts_no_engine(engine: EngineProcess, weights: Path) -> None:
+    engine.close()
+    with pytest.raises(EngineError):
+        engine.start(weights, 0)
+    assert children() == []

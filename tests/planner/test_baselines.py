@@ -1,0 +1,79 @@
+import pytest
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.report import BaselineRow
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import MIP_GAP
+from hexcloud.planner.baselines import baselines
+from hexcloud.planner.plan import make_plan
+
+
+@pytest.fixture
+def rows(market: Market, workload: Workload, policy: Policy) -> dict[str, BaselineRow]:
+    return {row.name: row for row in baselines(market, workload, policy)}
+
+
+def test_every_gpu_type_every_cloud_and_on_demand_has_a_row(rows: dict[str, BaselineRow]) -> None:
+    assert {"only BIG, on-demand", "only LEAN, on-demand", "on-demand only", "only acme"} <= rows.keys()
+    assert any(name.endswith(", any tenure") for name in rows)
+
+
+def test_a_buyer_with_fewer_choices_never_pays_less(
+    rows: dict[str, BaselineRow], market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan
+    for row in rows.values():
+        assert row.usd_per_hour is None or row.usd_per_hour >= plan.allocation.usd_per_hour * (1 - MIP_GAP)
+
+
+def test_the_only_cloud_pays_what_the_plan_pays(
+    rows: dict[str, BaselineRow], market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan
+    assert rows["only acme"].usd_per_hour == pytest.approx(plan.allocation.usd_per_hour, rel=2 * MIP_GAP)
+
+
+def test_a_single_type_row_is_what_a_policy_of_that_type_plans(
+    rows: dict[str, BaselineRow], market: Market, workload: Workload, policy: Policy
+) -> None:
+    alone = policy.model_copy(update={"gpus": ("BIG",), "max_spot_share": 0.0})
+    plan = make_plan(market, workload, alone, FleetState()).plan
+    assert rows["only BIG, on-demand"].usd_per_hour == pytest.approx(plan.allocation.usd_per_hour, rel=2 * MIP_GAP)
+
+
+def test_the_best_single_type_in_any_tenure_is_no_dearer_than_any_type_on_demand(rows: dict[str, BaselineRow]) -> None:
+    best = next(row for row in rows.values() if row.name.endswith(", any tenure"))
+    single = [row.usd_per_hour for row in rows.values() if row.name.endswith(", on-demand")]
+    assert best.usd_per_hour is not None
+    assert all(price is None or best.usd_per_hour <= price * (1 + 2 * MIP_GAP) for price in single)
+
+
+def test_rows_are_sorted_by_price_and_end_with_those_who_cannot(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    fast = policy.model_copy(update={"target_samples_per_s": 40.0})
+    rows = baselines(market, workload, fast)
+    prices = [row.usd_per_hour for row in rows if row.usd_per_hour is not None]
+    assert prices == sorted(prices)
+    unable = [row for row in rows if row.usd_per_hour is None]
+    assert unable == list(rows[len(prices) :])
+    assert unable and all(row.reason for row in unable)
+
+
+def test_the_cap_on_the_price_does_not_hide_a_baseline(market: Market, workload: Workload, policy: Policy) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan
+    capped = policy.model_copy(update={"max_usd_per_hour": plan.allocation.usd_per_hour * 1.01})
+    assert baselines(market, workload, capped) == baselines(market, workload, policy)
+
+
+def test_for_most_throughput_baselines_buy_the_throughput_of_the_plan(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    fastest = policy.model_copy(
+        update={"objective": Objective.MAX_THROUGHPUT, "target_samples_per_s": None, "max_usd_per_hour": 40.0}
+    )
+    plan = make_plan(market, workload, fastest, FleetState()).plan
+    same = policy.model_copy(update={"target_samples_per_s": plan.allocation.samples_per_s})
+    assert baselines(market, workload, fastest) == baselines(market, workload, same)

@@ -1,0 +1,95 @@
+from collections.abc import Callable
+
+import pytest
+
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def test_rollout_comes_at_three_batches_and_smaller_ones_finish_sooner(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big1")
+    columns, rejections = build_columns((offer,), make_market(offer), workload, policy)
+    assert [column.batch for column in columns.rollout] == [64, 128, 256]
+    assert columns.rollout[0].generation_s < columns.rollout[2].generation_s
+    assert columns.rollout[0].samples_per_s < columns.rollout[2].samples_per_s
+    assert rejections == ()
+
+
+def test_one_machine_never_holds_more_slots_than_admission_fills(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8")
+    small = workload.model_copy(update={"samples_per_step": 64, "eta": 1})
+    columns, _ = build_columns((offer,), make_market(offer), small, policy)
+    assert columns.rollout
+    assert all(column.slots <= 2 * 64 for column in columns.rollout)
+
+
+def test_tensor_parallelism_divides_heads_and_machine(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    market = make_market(offer := make_offer("big8"))
+    small = market.gpus["BIG"].model_copy(update={"hbm_gib": 14.0})
+    market = market.model_copy(update={"gpus": {"BIG": small}})
+    columns, _ = build_columns((offer,), market, workload, policy)
+    assert columns.rollout
+    for column in columns.rollout:
+        assert column.tp > 1
+        assert workload.model.heads % column.tp == 0
+        assert column.tp * column.replicas == 8
+
+
+def test_gangs_double_up_to_stock_and_policy(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8", stock=5)
+    columns, _ = build_columns((offer,), make_market(offer), workload, policy)
+    assert [gang.nodes for gang in columns.trainer] == [1, 2, 4]
+    assert all(gang.layout.ranks == 8 * gang.nodes for gang in columns.trainer)
+    assert all(gang.step_s == pytest.approx(256 / gang.samples_per_s) for gang in columns.trainer)
+    few, _ = build_columns((offer,), make_market(offer), workload, policy.model_copy(update={"max_gang_nodes": 2}))
+    assert [gang.nodes for gang in few.trainer] == [1, 2]
+
+
+def test_spot_gangs_need_a_policy_that_wants_them(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8", tenure=Tenure.SPOT)
+    market = make_market(offer)
+    assert build_columns((offer,), market, workload, policy)[0].trainer == ()
+    willing = policy.model_copy(update={"spot_trainer": True})
+    assert build_columns((offer,), market, workload, willing)[0].trainer
+
+
+def test_a_gang_has_no_more_ranks_than_samples(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8")
+    small = workload.model_copy(update={"samples_per_step": 16})
+    columns, _ = build_columns((offer,), make_market(offer), small, policy)
+    assert [gang.nodes for gang in columns.trainer] == [1, 2]
+
+
+def test_an_offer_for_neither_role_is_rejected_with_its_memory(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big1", tenure=Tenure.SPOT)
+    market = make_market(offer)
+    tiny = market.gpus["BIG"].model_copy(update={"hbm_gib": 15.0})
+    columns, rejections = build_columns((offer,), market.model_copy(update={"gpus": {"BIG": tiny}}), workload, policy)
+    assert (columns.rollout, columns.trainer) == ((), ())
+    assert [rejection.rule for rejection in rejections] == ["memory"]
+
+
+def test_columns_are_sorted_by_offer(market: Market, workload: Workload, policy: Policy) -> None:
+    columns, _ = build_columns(market.offers[::-1], market, workload, policy)
+    names = [column.offer_id for column in columns.rollout]
+    assert names == sorted(names)

@@ -1,0 +1,100 @@
+from collections.abc import Callable
+
+import pytest
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market, Quota
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+def test_sites_are_zones_with_a_gang(market: Market, workload: Workload, policy: Policy) -> None:
+    sites = problem_of(market, workload, policy).sites
+    assert [(site.anchor.region, site.anchor.zone) for site in sites] == [
+        ("us-one", "a"),
+        ("us-one", "b"),
+        ("us-two", "a"),
+    ]
+
+
+def test_rate_takes_off_losses_pauses_and_drops(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    column = problem.rollout[0]
+    calm, busy = problem.rate(column, 0.1), problem.rate(column, 50.0)
+    assert column.samples_per_s > calm > busy > 0
+
+
+def test_pools_that_take_turns_get_half_the_time_each(market: Market, workload: Workload, policy: Policy) -> None:
+    together = problem_of(market, workload, policy)
+    in_turns = Problem(together.columns, market, workload.model_copy(update={"eta": 0}), policy, FleetState())
+    column = together.rollout[0]
+    assert in_turns.rate(column, 1.0) == pytest.approx(together.rate(column, 1.0) / 2)
+
+
+def test_faster_steps_and_longer_ways_put_columns_out_of_reach(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(market, workload, policy)
+    column = problem.rollout[0]
+    assert problem.is_young_enough(column, 1.0, 1.0)
+    assert not problem.is_young_enough(column, 1.0, 1000.0)
+    assert not problem.is_young_enough(column, 1e4, 1.0)
+
+
+def test_a_way_longer_than_a_step_carries_every_other_version(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    """Step 256 s, eta 4: 650 s on the way alone would fit, but weights are 1044 s old when the next ones arrive."""
+    problem = problem_of(market, workload, policy)
+    quick = problem.rollout[0].model_copy(update={"generation_s": 50.0})
+    assert problem.is_young_enough(quick, 250.0, 1.0)
+    assert problem.is_young_enough(quick, 600.0, 1.0)
+    assert not problem.is_young_enough(quick, 650.0, 1.0)
+
+
+def test_regions_whose_egress_is_over_the_slack_are_dropped(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    home = problem.sites[0]
+    free = dict.fromkeys(problem.rollout, 0.0)
+    everywhere = {problem.offers[c.offer_id].region for c in problem.reachable(free, home, 1.0, float("inf"))}
+    frugal = {problem.offers[c.offer_id].region for c in problem.reachable(free, home, 1.0, 0.0)}
+    assert everywhere == {"us-one", "us-two"}
+    assert frugal == {"us-one"}
+
+
+def test_between_clouds_egress_costs_as_much_as_to_the_internet(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    here, beside = make_offer(), make_offer(cloud="other")
+    problem = problem_of(make_market(here, beside), workload, policy)
+    near = problem.egress_usd_per_hour(here, make_offer(region="us-two"), 1.0)
+    far = problem.egress_usd_per_hour(here, beside, 1.0)
+    assert far / near == pytest.approx(0.09 / 0.02)
+    assert problem.egress_usd_per_hour(beside, here, 1.0) == 0.0
+
+
+def test_reward_cores_are_what_engines_leave(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer(vcpus=20.0)), workload, policy)
+    assert problem.reward_vcpus(problem.rollout[0]) == 12.0
+    starved = problem_of(make_market(make_offer(vcpus=2.0)), workload, policy)
+    assert starved.reward_vcpus(starved.rollout[0]) == 0.0
+
+
+def test_quota_is_what_is_left(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    market = make_market(make_offer(tenure=Tenure.SPOT), quotas=(Quota(key="q", left=40),))
+    assert problem_of(market, workload, policy).quotas == {"q": 40}

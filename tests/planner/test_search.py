@@ -1,0 +1,109 @@
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hexcloud.domain.errors import SolverStoppedError
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner import search
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.search import cheapest, fastest
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+def test_cheapest_price_rises_with_throughput(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    prices = []
+    for target in (2.0, 6.0, 10.0, 14.0):
+        found = cheapest(problem, target, 0.0)
+        assert found is not None
+        prices.append(found.solution.objective)
+    assert prices == sorted(prices)
+
+
+def test_bound_is_never_above_the_price(market: Market, workload: Workload, policy: Policy) -> None:
+    found = cheapest(problem_of(market, workload, policy), 10.0, 0.05)
+    assert found is not None
+    assert found.solution.objective * 0.95 <= found.bound <= found.solution.objective
+
+
+def test_nothing_is_found_beyond_the_fastest(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    found, ceiling = fastest(problem, 1e-3)
+    assert found is not None
+    assert found.rules.choice.samples_per_s <= ceiling <= found.rules.choice.samples_per_s * 1.002
+    assert cheapest(problem, ceiling * 1.01, 1e-3) is None
+
+
+@pytest.mark.parametrize(("usd_at_home", "region"), [(16.0, "us-one"), (90.0, "us-two")])
+def test_egress_keeps_rollout_at_home_unless_the_trip_pays(
+    make_offer: MakeOffer,
+    make_market: MakeMarket,
+    workload: Workload,
+    policy: Policy,
+    usd_at_home: float,
+    region: str,
+) -> None:
+    """At 8 samples/s a copy of every version into another region costs 34 USD/h."""
+    trainer = make_offer("big8", 20.0, stock=1)
+    market = make_market(trainer, make_offer("lean8", usd_at_home), make_offer("lean8", 15.0, region="us-two"))
+    found = cheapest(problem_of(market, workload, policy), 8.0, 0.0)
+    assert found is not None
+    used = {found.rules.offer(column).region for column, n in found.rules.rollout if found.solution.count(n)}
+    assert used == {region}
+
+
+def test_a_solver_that_stops_before_its_proof_is_an_error(
+    market: Market, workload: Workload, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "NODE_LIMIT", 0)
+    with pytest.raises(SolverStoppedError, match="samples/s"):
+        cheapest(problem_of(market, workload, policy), 10.0, 0.0)
+
+
+KINDS = (("big8", 24.0), ("big1", 3.2), ("lean8", 12.0), ("lean4", 6.2), ("lean2", 3.2), ("lean1", 1.6))
+
+
+def test_fifteen_hundred_offers_are_planned_within_seconds(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """The aim is well under a second; the limit here allows for a busy machine."""
+    offers = [
+        make_offer(
+            kind,
+            price * (1 + (7 * place + 3 * zone) % 11 / 20) * (0.4 if tenure is Tenure.SPOT else 1.0),
+            region=f"us-{place}",
+            zone=zone_name,
+            tenure=tenure,
+        )
+        for place in range(42)
+        for zone, zone_name in enumerate("abc")
+        for tenure in Tenure
+        for kind, price in (
+            ("big8", 24.0),
+            ("big1", 3.2),
+            ("lean8", 12.0),
+            ("lean4", 6.2),
+            ("lean2", 3.2),
+            ("lean1", 1.6),
+        )
+    ]
+    assert len(offers) > 1500
+    careful = policy.model_copy(update={"survival_share": 0.5})
+    problem = problem_of(make_market(*offers), workload, careful)
+    started_s = time.process_time()
+    found = cheapest(problem, 15.0, 1e-3)
+    assert found is not None
+    assert time.process_time() - started_s < 8.0

@@ -1,0 +1,160 @@
+"""A real coordinator on a real socket, and one rollout node's line to it."""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.generation import EngineInfo, FinishKind, Generation, GenerationRequest, PauseMode
+from hexcloud.domain.messages import StepReport
+from hexcloud.domain.plan import Role, SlotName
+from hexcloud.ports import Engine
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import AccessList, token_sha256
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.rollout_engine import StartEngine
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.tasks import EOS_ID, TASKS
+
+TOKEN, SECRET = "node-token", "run-secret"
+HEAD, NODE = NodeId("run.trainer.0"), NodeId("run.rollout.0")
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+
+
+class SortingEngine:
+    """Solves every prompt at one token per `token_s`; the prompts of SORT_DIGITS are their own answers, unsorted."""
+
+    def __init__(self, version: int, token_s: float) -> None:
+        self._version = version
+        self._token_s = token_s
+        self._aborted: set[str] = set()
+        self._abort_all = threading.Event()
+
+    def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+        answers = {one.rid: self._answer(one) for one in requests}
+        for made in range(1, max(map(len, answers.values())) + 1):
+            if self._abort_all.wait(self._token_s) or self._aborted >= set(answers):
+                return tuple(self._generation(rid, tokens[:made], len(tokens)) for rid, tokens in answers.items())
+        return tuple(self._generation(rid, tokens, len(tokens)) for rid, tokens in answers.items())
+
+    def _answer(self, request: GenerationRequest) -> tuple[int, ...]:
+        task = TASKS["sort_digits"]
+        question, _, begun = task.decode(request.input_ids).partition(">")
+        return (*task.encode("".join(sorted(question))[len(begun) :]), EOS_ID)
+
+    def _generation(self, rid: str, tokens: tuple[int, ...], length: int) -> Generation:
+        count = len(tokens)
+        finish = FinishKind.STOP if count == length else FinishKind.ABORT
+        return Generation(
+            rid=rid, tokens=tokens, logprobs=(-0.1,) * count, versions=(self._version,) * count, finish=finish
+        )
+
+    def update_weights_from_disk(self, path: str, version: int) -> None:
+        self._version = version
+
+    def pause(self, mode: PauseMode) -> None:
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        raise NotImplementedError
+
+    def abort(self, rids: tuple[str, ...]) -> None:
+        self._aborted |= set(rids)
+
+    def abort_all(self) -> None:
+        self._abort_all.set()
+
+    def is_healthy(self) -> bool:
+        return True
+
+    def info(self) -> EngineInfo:
+        return EngineInfo(model_path="", version=self._version)
+
+
+@pytest.fixture
+def engines() -> Callable[[float], StartEngine]:
+    """Return what starts engines of a given speed, seconds per token."""
+
+    def make(token_s: float) -> StartEngine:
+        def start(_directory: Path, version: int) -> Engine:
+            return SortingEngine(version, token_s)
+
+        return start
+
+    return make
+
+
+@pytest.fixture
+def rollout_spec(tmp_path: Path) -> NodeSpec:
+    return NodeSpec(
+        run_id=RunId("run"),
+        node_id=NODE,
+        slot=SlotName("rollout"),
+        role=Role.ROLLOUT,
+        task="sort_digits",
+        seed=0,
+        slots=16,
+        samples_per_step=16,
+        group_size=4,
+        eta=2,
+        steps=1000,
+        run_dir=str(tmp_path),
+        output=str(tmp_path / "output"),
+        tokens_per_sample=2048,
+        spend_lease_s=20.0,
+        heartbeat_s=0.05,
+    )
+
+
+@pytest.fixture
+def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
+    """Make a coordinator that has admitted the node, and that keeps groups whose samples are all right."""
+
+    def make() -> Coordinator:
+        spec = rollout_spec.model_copy(update={"node_id": HEAD, "slot": SlotName("trainer"), "role": Role.TRAINER})
+        access = AccessList("controller", {HEAD: token_sha256("head"), NODE: token_sha256(TOKEN)})
+        return Coordinator(spec, TASKS[spec.task], access)
+
+    return make
+
+
+@pytest.fixture
+def tell_rollout(make_coordinator: Callable[[], Coordinator], tmp_path: Path) -> Callable[[Story], None]:
+    """Run a story with a coordinator that is really served, and a node's link to it."""
+
+    def run(story: Story) -> None:
+        async def scene() -> None:
+            coordinator = make_coordinator()
+            async with serving(coordinator, SECRET), CoordinatorLink(tmp_path, SECRET, TOKEN) as link:
+                await story(coordinator, link)
+
+        asyncio.run(scene())
+
+    return run
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Callable[[Coordinator, int], None]:
+    """Publish a version as the trainer does, after its batch was taken (version 0 needs none)."""
+
+    def say(coordinator: Coordinator, version: int) -> None:
+        content = f"weights {version} ".encode() * 1000
+        path = tmp_path / f"{version}.safetensors"
+        path.write_bytes(content)
+        coordinator.publish(
+            StepReport(
+                epoch=coordinator.epoch,
+                version=version,
+                path=str(path),
+                sha256=hashlib.sha256(content).hexdigest(),
+                size=len(content),
+            )
+        )
+
+    return say

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from hexcloud.runtime.atomic import atomic_directory
+from hexcloud.runtime.checkpoint_index import (
+    CheckpointInfo,
+    checkpoint_path,
+    is_whole,
+    newest_checkpoint,
+    prune_checkpoints,
+    write_manifest,
+)
+
+
+def put(run_dir: Path, epoch: int, version: int) -> Path:
+    path = checkpoint_path(run_dir, epoch, version)
+    with atomic_directory(path) as draft:
+        (draft / "shards").mkdir()
+        (draft / "shards" / "0").write_text(f"{epoch}.{version}")
+        write_manifest(draft)
+    return path
+
+
+def test_a_run_without_checkpoints_has_none(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path) is None
+    (tmp_path / "checkpoints").mkdir()
+    assert newest_checkpoint(tmp_path) is None
+
+
+def test_versions_are_numbers_and_epochs_come_first(tmp_path: Path) -> None:
+    put(tmp_path, 0, 9)
+    path = put(tmp_path, 0, 100)
+    assert newest_checkpoint(tmp_path) == CheckpointInfo(0, 100, path)
+    path = put(tmp_path, 1, 20)
+    assert newest_checkpoint(tmp_path) == CheckpointInfo(1, 20, path)
+
+
+def tear_content(path: Path) -> None:
+    (path / "shards" / "0").write_text("other")
+
+
+def tear_missing(path: Path) -> None:
+    (path / "shards" / "0").unlink()
+
+
+def tear_added(path: Path) -> None:
+    (path / "shards" / "1").write_text("from elsewhere")
+
+
+def tear_manifest(path: Path) -> None:
+    (path / "manifest.json").write_bytes(b'{"files": {"sh\xff')
+
+
+def tear_no_manifest(path: Path) -> None:
+    (path / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize("tear", [tear_content, tear_missing, tear_added, tear_manifest, tear_no_manifest])
+def test_a_torn_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, tear: object) -> None:
+    good, torn = put(tmp_path, 0, 20), put(tmp_path, 0, 40)
+    assert callable(tear)
+    tear(torn)
+    assert not is_whole(torn)
+    assert newest_checkpoint(tmp_path) == CheckpointInfo(0, 20, good)
+
+
+def test_other_folders_and_drafts_are_not_checkpoints(tmp_path: Path) -> None:
+    put(tmp_path, 0, 20)
+    for name in (".0-40.draft", "0-40.bak", "latest"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    found = newest_checkpoint(tmp_path)
+    assert found is not None and found.version == 20
+
+
+def test_pruning_keeps_two_whole_ones_and_counts_no_torn_one(tmp_path: Path) -> None:
+    paths = [put(tmp_path, 0, version) for version in (20, 40, 60, 80)]
+    tear_content(paths[2])
+    prune_checkpoints(tmp_path)
+    assert [path.exists() for path in paths] == [False, True, True, True]
+    prune_checkpoints(tmp_path)
+    assert newest_checkpoint(tmp_path) == CheckpointInfo(0, 80, paths[3])

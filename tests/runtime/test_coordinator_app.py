@@ -1,0 +1,343 @@
+"""The coordinator over a real socket."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.messages import Batch, LeaseGrant, Orders, RunView
+from hexcloud.domain.plan import Role, SlotName
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import AccessList, token_sha256
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.pointer import read_pointer
+
+HEAD, A, B = "run.trainer-0.0", "run.rollout-0.0", "run.rollout-1.0"
+TOKENS = {"head": "token-head", "a": "token-a", "b": "token-b", "controller": "token-controller"}
+WEIGHTS = bytes(range(256)) * 1000
+
+
+class Sums:
+    """A task of one's own: no more than what the coordinator asks for."""
+
+    max_new_tokens = 5
+
+    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
+        number = rng.randrange(1000)
+        return (1, number), str(number)
+
+
+@dataclass
+class Line:
+    """A client of the served coordinator, and the coordinator itself."""
+
+    client: httpx.AsyncClient
+    coordinator: Coordinator
+    run_dir: Path
+
+    async def get(self, path: str, who: str = "a") -> httpx.Response:
+        return await self.client.get(path, headers={"Authorization": f"Bearer {TOKENS.get(who, who)}"})
+
+    async def post(self, path: str, body: dict[str, object], who: str = "a") -> httpx.Response:
+        return await self.client.post(path, json=body, headers={"Authorization": f"Bearer {TOKENS.get(who, who)}"})
+
+    async def register(self, who: str = "a", node_id: str = A, role: str = "rollout") -> httpx.Response:
+        body: dict[str, object] = {"node_id": node_id, "role": role, "slots": 8, "address": "127.0.0.1:1"}
+        return await self.post("/register", body, who)
+
+    async def publish(self, version: int, who: str = "head") -> httpx.Response:
+        path = self.run_dir / f"{version}.safetensors"
+        path.write_bytes(WEIGHTS)
+        body: dict[str, object] = {
+            "epoch": 0,
+            "version": version,
+            "path": str(path),
+            "sha256": hashlib.sha256(WEIGHTS).hexdigest(),
+            "size": len(WEIGHTS),
+        }
+        return await self.post("/publish", body, who)
+
+    async def leases(self, want: int, version: int = 0) -> LeaseGrant:
+        body: dict[str, object] = {"node_id": A, "epoch": 0, "version": version, "want": want}
+        return LeaseGrant.model_validate_json((await self.post("/leases", body)).content)
+
+    async def submit(self, grant: LeaseGrant) -> httpx.Response:
+        samples = [
+            {
+                "lease": lease.id,
+                "attempt": lease.attempt,
+                "group": lease.group,
+                "index": lease.index,
+                "epoch": lease.epoch,
+                "prompt_ids": lease.prompt_ids,
+                "tokens": [7, 2],
+                "logprobs": [-0.1, -0.2],
+                "versions": [lease.version] * 2,
+                "reward": float(lease.index),
+            }
+            for lease in grant.leases
+        ]
+        return await self.post("/samples", {"node_id": A, "samples": samples})
+
+
+Story = Callable[[Line], Awaitable[None]]
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Callable[[Story], None]:
+    """Run a story against a coordinator that is really served, and shut down cleanly after it."""
+    spec = NodeSpec(
+        run_id=RunId("run"),
+        node_id=NodeId(HEAD),
+        slot=SlotName("trainer-0"),
+        role=Role.TRAINER,
+        task="sums",
+        seed=0,
+        slots=0,
+        samples_per_step=4,
+        group_size=2,
+        eta=1,
+        steps=10,
+        run_dir=str(tmp_path),
+        output=str(tmp_path / "output"),
+        tokens_per_sample=2048,
+        heartbeat_s=0.05,
+    )
+
+    def run(story: Story) -> None:
+        async def scene() -> None:
+            nodes = {NodeId(HEAD): token_sha256(TOKENS["head"]), NodeId(A): token_sha256(TOKENS["a"])}
+            coordinator = Coordinator(spec, Sums(), AccessList(TOKENS["controller"], nodes))
+            async with serving(coordinator, "run-secret") as url, httpx.AsyncClient(base_url=url) as client:
+                await story(Line(client, coordinator, tmp_path))
+
+        asyncio.run(scene())
+
+    return run
+
+
+def test_the_signed_pointer_leads_to_the_coordinator(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        pointer = read_pointer(line.run_dir, "run-secret")
+        assert pointer.run_id == "run"
+        assert (await line.client.get(f"{pointer.url}/health")).text == "ok"
+
+    tell(story)
+
+
+def test_a_step_from_registration_to_the_next_version(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.publish(0)).status_code == 204
+        orders = Orders.model_validate_json((await line.register()).content)
+        assert orders.latest is not None
+        assert orders.latest.size == len(WEIGHTS)
+        grant = await line.leases(4)
+        assert len(grant.leases) == 4
+        assert (await line.submit(grant)).status_code == 204
+        assert (await line.submit(grant)).status_code == 204, "a repetition is fine"
+        batch = Batch.model_validate_json((await line.get("/batch", "head")).content)
+        assert len(batch.groups) == 2
+        assert (await line.publish(1)).status_code == 204
+        body: dict[str, object] = {"when": "before", "accuracy": 0.25}
+        assert (await line.post("/evaluation", body, "head")).status_code == 204
+        view = RunView.model_validate_json((await line.get("/status", "controller")).content)
+        assert (view.version, view.trained_samples, view.accuracy_before) == (1, 4, 0.25)
+        assert (await line.post("/finish", {}, "head")).status_code == 204
+        assert line.coordinator.is_finished
+
+    tell(story)
+
+
+def test_weights_come_whole_in_part_and_not_at_all(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        await line.publish(0)
+        assert (await line.get("/weights/0/0")).content == WEIGHTS
+        headers = {"Authorization": "Bearer token-a", "Range": "bytes=1000-"}
+        part = await line.client.get("/weights/0/0", headers=headers)
+        assert (part.status_code, part.content) == (206, WEIGHTS[1000:])
+        assert (await line.get("/weights/0/1")).status_code == 404
+        (line.run_dir / "0.safetensors").unlink()
+        assert (await line.get("/weights/0/0")).status_code == 404
+
+    tell(story)
+
+
+ROUTES = [
+    ("GET", "/weights/0/0"),
+    ("GET", "/batch"),
+    ("GET", "/status"),
+    *(
+        ("POST", path)
+        for path in (
+            "/register",
+            "/heartbeat",
+            "/leases",
+            "/samples",
+            "/partials",
+            "/links",
+            "/publish",
+            "/evaluation",
+            "/finish",
+            "/control/renew",
+            "/control/admit",
+            "/control/drain",
+            "/control/stop",
+        )
+    ),
+]
+
+
+def test_every_route_but_health_refuses_a_stranger(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        for method, path in ROUTES:
+            assert (await line.client.request(method, path)).status_code == 401, path
+            headers = {"Authorization": "Bearer token-b"}
+            assert (await line.client.request(method, path, headers=headers, json={})).status_code == 401, path
+
+    tell(story)
+
+
+@pytest.mark.parametrize("path", [path for _, path in ROUTES if path.startswith("/control/")])
+@pytest.mark.parametrize("who", ["a", "head"])
+def test_only_the_controller_controls(tell: Callable[[Story], None], path: str, who: str) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.post(path, {}, who)).status_code == 403
+
+    tell(story)
+
+
+@pytest.mark.parametrize("who", ["a", "controller"])
+def test_only_the_trainer_trains(tell: Callable[[Story], None], who: str) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.get("/batch", who)).status_code == 403
+        assert (await line.publish(0, who)).status_code == 403
+        assert (await line.post("/evaluation", {"when": "before", "accuracy": 1.0}, who)).status_code == 403
+        assert (await line.post("/finish", {}, who)).status_code == 403
+
+    tell(story)
+
+
+def test_a_token_speaks_for_its_own_node_only(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.register("a", node_id=HEAD)).status_code == 403
+        assert (await line.register("controller", node_id=A)).status_code == 403
+
+    tell(story)
+
+
+def test_the_controller_admits_and_revokes(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.register("b", node_id=B)).status_code == 401
+        body: dict[str, object] = {"node_id": B, "token_sha256": token_sha256(TOKENS["b"]), "revoke": [A]}
+        assert (await line.post("/control/admit", body, "controller")).status_code == 204
+        assert (await line.register("b", node_id=B)).status_code == 200
+        assert (await line.register("a")).status_code == 401
+
+    tell(story)
+
+
+def test_a_node_that_must_register_first_is_told_so_by_503(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        body: dict[str, object] = {"node_id": A, "epoch": 0, "version": 0, "want": 1}
+        assert (await line.post("/leases", body)).status_code == 503
+
+    tell(story)
+
+
+def test_a_contradiction_is_409_and_a_malformed_body_422(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.publish(7)).status_code == 409
+        assert (await line.post("/register", {"node_id": A})).status_code == 422
+
+    tell(story)
+
+
+def test_a_late_result_is_taken_without_effect(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        await line.publish(0)
+        await line.register()
+        grant = await line.leases(2)
+        released = [
+            {"lease": lease.id, "attempt": 0, "tokens": [], "logprobs": [], "versions": []} for lease in grant.leases
+        ]
+        body: dict[str, object] = {"node_id": A, "partials": released, "released": True}
+        assert (await line.post("/partials", body)).status_code == 204
+        assert (await line.submit(grant)).status_code == 204
+        again = await line.leases(2)
+        assert [(lease.id, lease.attempt) for lease in again.leases] == [(lease.id, 1) for lease in grant.leases]
+
+    tell(story)
+
+
+def test_a_long_poll_waits_for_the_batch(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        await line.publish(0)
+        await line.register()
+        polling = asyncio.create_task(line.get("/batch", "head"))
+        await asyncio.sleep(0.05)
+        assert not polling.done()
+        await line.submit(await line.leases(4))
+        assert len(Batch.model_validate_json((await polling).content).groups) == 2
+
+    tell(story)
+
+
+def test_a_drain_reaches_the_node_with_its_next_heartbeat(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        await line.register()
+        assert (await line.post("/control/drain", {"node_id": A}, "controller")).status_code == 204
+        beat: dict[str, object] = {
+            "node_id": A,
+            "epoch": 0,
+            "version": -1,
+            "running": 0,
+            "generated_tokens": 0,
+            "busy_s": 0.0,
+        }
+        assert Orders.model_validate_json((await line.post("/heartbeat", beat)).content).drain
+
+    tell(story)
+
+
+def test_a_stop_and_a_renewal_by_the_controller(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.post("/control/renew", {"run_until_s": 4e9}, "controller")).status_code == 204
+        assert Orders.model_validate_json((await line.register()).content).run_until_s == 4e9
+        assert (await line.post("/control/stop", {"reason": "enough"}, "controller")).status_code == 204
+        batch = Batch.model_validate_json((await line.get("/batch", "head")).content)
+        assert (batch.done, batch.checkpoint) == (True, True)
+
+    tell(story)
+
+
+def test_a_lapsed_spend_lease_stops_the_run_by_itself(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        polling = asyncio.create_task(line.get("/batch", "head"))
+        await asyncio.sleep(0.05)
+        await line.post("/control/renew", {"run_until_s": 1.0}, "controller")
+        batch = Batch.model_validate_json((await polling).content)
+        assert (batch.done, batch.checkpoint) == (True, True)
+        assert line.coordinator.has_lapsed
+
+    tell(story)
+
+
+def test_a_silent_worker_is_given_up_by_the_ticking_clock(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        await line.publish(0)
+        await line.register()
+        grant = await line.leases(2)
+        assert grant.leases
+        await asyncio.sleep(0.5)  # ten heartbeats
+        assert line.coordinator.view().nodes[0].silent_s > 0.25
+        again = await line.leases(2)
+        assert [lease.attempt for lease in again.leases] == [1, 1]
+
+    tell(story)

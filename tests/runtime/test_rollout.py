@@ -1,0 +1,231 @@
+"""The agent against a real coordinator; its engine solves every prompt, at a speed that each story chooses."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Admit, DrainRequest, LeaseRequest, Register, Renewal, StopRequest
+from hexcloud.domain.plan import Role
+from hexcloud.ports import Engine
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import token_sha256
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.probe import LinkCap, ProbeServer
+from hexcloud.runtime.rollout import LAST_WORDS_S, Ending, Equipment, RolloutAgent
+from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.token_bucket import TokenBucket
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+Tell = Callable[[Story], None]
+Publish = Callable[[Coordinator, int], None]
+Engines = Callable[[float], StartEngine]
+MakeAgent = Callable[[CoordinatorLink, StartEngine], RolloutAgent]
+NODE = NodeId("run.rollout.0")
+
+
+@pytest.fixture
+def make_agent(rollout_spec: NodeSpec, tmp_path: Path) -> MakeAgent:
+    def make(link: CoordinatorLink, start: StartEngine) -> RolloutAgent:
+        equipment = Equipment(
+            link=link,
+            keeper=EngineKeeper(start, threads=20),
+            folder=WeightFolder(tmp_path / "weights", TokenBucket(None)),
+            cap=LinkCap(),
+            address="127.0.0.1:1",
+        )
+        return RolloutAgent(rollout_spec, equipment)
+
+    return make
+
+
+async def until(is_reached: Callable[[], bool], within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not is_reached():  # noqa: ASYNC110 - the coordinator has no event for what a test waits for
+            await asyncio.sleep(0.01)
+
+
+async def ended(running: "asyncio.Task[Ending]", within_s: float = 5.0) -> Ending:
+    async with asyncio.timeout(within_s):
+        return await running
+
+
+def held(coordinator: Coordinator) -> int:
+    """Leases that the coordinator believes are being worked on."""
+    return coordinator.view().nodes[0].running if coordinator.view().nodes else 0
+
+
+async def train(coordinator: Coordinator, publish: Publish, steps: int) -> None:
+    for _ in range(steps):
+        batch = await coordinator.batch(wait_s=5)
+        assert batch.groups
+        publish(coordinator, batch.version + 1)
+
+
+def test_a_run_of_some_steps_is_fed_under_eta_and_ends_when_the_run_does(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        running = asyncio.create_task(make_agent(link, engines(0.002)).run())
+        await train(coordinator, publish, 6)
+        view = coordinator.view()
+        assert view.trained_samples == 6 * 16
+        assert max(view.staleness_histogram) <= 2
+        assert view.reward == 0.0  # of the report, which this trainer leaves out
+        await until(lambda: coordinator.view().nodes[0].version == 6)
+        coordinator.stop(StopRequest(reason="enough"))
+        assert await ended(running) is Ending.STOPPED
+        assert Ending.STOPPED.exit_code == 0
+
+    tell_rollout(story)
+
+
+def test_an_interrupted_node_gives_its_leases_back_with_their_tokens(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        agent = make_agent(link, engines(0.1))
+        running = asyncio.create_task(agent.run())
+        await until(lambda: held(coordinator) == 16)
+        await asyncio.sleep(0.15)
+        told_at = time.monotonic()
+        agent.interrupt()
+        assert await ended(running) is Ending.INTERRUPTED
+        assert time.monotonic() - told_at < LAST_WORDS_S
+        # Everything waits again, so the same prompts come back under the next attempt, to be continued.
+        ask = LeaseRequest(node_id=NODE, epoch=0, version=0, want=16)
+        assert {(lease.attempt, bool(lease.prefix)) for lease in coordinator.lease(ask).leases} == {(1, True)}
+
+    tell_rollout(story)
+
+
+def test_a_drained_node_finishes_what_it_holds_and_leaves(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        running = asyncio.create_task(make_agent(link, engines(0.05)).run())
+        await until(lambda: held(coordinator) == 16)
+        coordinator.drain(DrainRequest(node_id=NODE))
+        assert await ended(running) is Ending.DRAINED
+        (node,) = coordinator.view().nodes
+        assert node.drained
+        assert node.running == 0
+
+    tell_rollout(story)
+
+
+def test_a_lapsed_spend_lease_ends_a_node_that_hears_nobody(
+    make_coordinator: Callable[[], Coordinator],
+    publish: Publish,
+    engines: Engines,
+    make_agent: MakeAgent,
+    rollout_spec: NodeSpec,
+) -> None:
+    async def scene() -> None:
+        coordinator = make_coordinator()
+        publish(coordinator, 0)
+        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+            async with serving(coordinator, "run-secret"):
+                running = asyncio.create_task(make_agent(link, engines(0.005)).run())
+                await until(lambda: held(coordinator) > 0)
+                coordinator.renew(Renewal(run_until_s=time.time() + 0.6))
+                await asyncio.sleep(0.2)
+            assert await ended(running) is Ending.LAPSED
+
+    asyncio.run(scene())
+
+
+def test_a_revoked_node_leaves_with_an_error(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        running = asyncio.create_task(make_agent(link, engines(0.05)).run())
+        await until(lambda: held(coordinator) > 0)
+        coordinator.admit(Admit(node_id=NodeId("other"), token_sha256="0" * 64, revoke=(NODE,)))
+        assert await ended(running) is Ending.REVOKED
+        assert Ending.REVOKED.exit_code == 1
+
+    tell_rollout(story)
+
+
+def test_a_node_waits_for_its_admission(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        admitted = coordinator.access
+        admitted.revoke(NODE)
+        running = asyncio.create_task(make_agent(link, engines(0.005)).run())
+        await asyncio.sleep(0.2)
+        assert coordinator.view().nodes == ()
+        admitted.admit(NODE, token_sha256("node-token"))
+        await until(lambda: held(coordinator) > 0)
+        running.cancel()
+
+    tell_rollout(story)
+
+
+def test_a_node_follows_the_coordinator_to_its_new_address(
+    make_coordinator: Callable[[], Coordinator],
+    publish: Publish,
+    engines: Engines,
+    make_agent: MakeAgent,
+    rollout_spec: NodeSpec,
+) -> None:
+    async def scene() -> None:
+        coordinator = make_coordinator()
+        publish(coordinator, 0)
+        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+            async with serving(coordinator, "run-secret"):
+                running = asyncio.create_task(make_agent(link, engines(0.002)).run())
+                await train(coordinator, publish, 1)
+            async with serving(coordinator, "run-secret"):
+                await train(coordinator, publish, 3)
+                coordinator.stop(StopRequest(reason="enough"))
+                assert await ended(running) is Ending.STOPPED
+
+    asyncio.run(scene())
+
+
+def test_an_engine_that_never_starts_ends_the_node_with_an_error(
+    tell_rollout: Tell, publish: Publish, make_agent: MakeAgent
+) -> None:
+    def start(_directory: Path, _version: int) -> Engine:
+        raise EngineError("no such thing")
+
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        running = asyncio.create_task(make_agent(link, start).run())
+        assert await ended(running) is Ending.ENGINE_DEAD
+        assert Ending.ENGINE_DEAD.exit_code == 1
+
+    tell_rollout(story)
+
+
+def test_a_node_measures_the_links_it_is_told_to(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        peer = ProbeServer()
+        await peer.start()
+        head = Register(node_id=coordinator.spec.node_id, role=Role.TRAINER, slots=0, address=f"127.0.0.1:{peer.port}")
+        coordinator.register(head)
+        running = asyncio.create_task(make_agent(link, engines(0.01)).run())
+        await until(lambda: bool(coordinator.view().links))
+        assert coordinator.view().links[0].target == head.address
+        running.cancel()
+        await peer.close()
+
+    tell_rollout(story)

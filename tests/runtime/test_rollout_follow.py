@@ -1,0 +1,78 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Register, WeightsManifest
+from hexcloud.domain.plan import Role
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
+from hexcloud.runtime.rollout_follow import WeightFollower, identity
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.token_bucket import TokenBucket
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+Publish = Callable[[Coordinator, int], None]
+Engines = Callable[[float], StartEngine]
+
+
+def test_an_epoch_outranks_every_version_before_it() -> None:
+    def of(epoch: int, version: int) -> WeightsManifest:
+        return WeightsManifest(epoch=epoch, version=version, sha256="0" * 64, size=1)
+
+    assert identity(None) < identity(of(0, 0)) < identity(of(0, 9)) < identity(of(1, 3))
+
+
+def test_heard_versions_are_loaded_and_older_ones_ignored(
+    tell_rollout: Callable[[Story], None], publish: Publish, engines: Engines, tmp_path: Path
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        first = await heard(link)
+        keeper = EngineKeeper(engines(0.0), threads=2)
+        folder = WeightFolder(tmp_path / "weights", TokenBucket(None))
+        follower = WeightFollower(link, folder, keeper, asyncio.Lock())
+        loaded = asyncio.Event()
+        following = asyncio.create_task(follower.follow(loaded.set))
+        follower.want(None)
+        follower.want(first)
+        async with asyncio.timeout(5):
+            await loaded.wait()
+        assert keeper.loaded == first
+        assert (folder.directory(first) / "model.safetensors").exists()
+        follower.want(first.model_copy(update={"version": -1}))
+        await asyncio.sleep(0.05)
+        assert keeper.loaded == first
+        following.cancel()
+
+    tell_rollout(story)
+
+
+def test_a_version_that_is_not_served_is_given_up_for_a_newer_one(
+    tell_rollout: Callable[[Story], None], publish: Publish, engines: Engines, tmp_path: Path
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        served = await heard(link)
+        keeper = EngineKeeper(engines(0.0), threads=2)
+        follower = WeightFollower(link, WeightFolder(tmp_path / "w", TokenBucket(None)), keeper, asyncio.Lock())
+        loaded = asyncio.Event()
+        following = asyncio.create_task(follower.follow(loaded.set))
+        follower.want(WeightsManifest(epoch=-1, version=3, sha256="0" * 64, size=1))
+        await asyncio.sleep(0.1)
+        assert keeper.loaded is None
+        follower.want(served)
+        async with asyncio.timeout(5):
+            await loaded.wait()
+        assert keeper.loaded == served
+        following.cancel()
+
+    tell_rollout(story)
+
+
+async def heard(link: CoordinatorLink) -> WeightsManifest:
+    register = Register(node_id=NodeId("run.rollout.0"), role=Role.ROLLOUT, slots=16, address="127.0.0.1:1")
+    manifest = (await link.register(register)).latest
+    assert manifest is not None
+    return manifest

@@ -1,0 +1,117 @@
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Admit, Heartbeat, PartialCommit, Register, WeightsManifest
+from hexcloud.domain.plan import Role
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+Tell = Callable[[Story], None]
+Publish = Callable[[Coordinator, int], None]
+
+
+def register(node_id: str = "run.rollout.0") -> Register:
+    return Register(node_id=NodeId(node_id), role=Role.ROLLOUT, slots=16, address="127.0.0.1:1")
+
+
+def test_a_node_registers_and_hears_its_orders(tell_rollout: Tell, publish: Publish) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        orders = await link.register(register())
+        assert orders.latest is not None
+        assert orders.run_until_s == coordinator.run_until_s
+
+    tell_rollout(story)
+
+
+def test_a_revoked_node_is_told_apart_from_a_dead_line(tell_rollout: Tell) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        await link.register(register())
+        coordinator.admit(Admit(node_id=NodeId("other"), token_sha256="0" * 64, revoke=(NodeId("run.rollout.0"),)))
+        with pytest.raises(RevokedError):
+            await link.register(register())
+
+    tell_rollout(story)
+
+
+def test_a_node_that_has_not_registered_may_try_again(tell_rollout: Tell) -> None:
+    async def story(_coordinator: Coordinator, link: CoordinatorLink) -> None:
+        beat = Heartbeat(
+            node_id=NodeId("run.rollout.0"), epoch=0, version=-1, running=0, generated_tokens=0, busy_s=0.0
+        )
+        with pytest.raises(UnreachableError):
+            await link.heartbeat(beat)
+
+    tell_rollout(story)
+
+
+def test_words_about_another_node_are_refused_for_good(tell_rollout: Tell) -> None:
+    async def story(_coordinator: Coordinator, link: CoordinatorLink) -> None:
+        with pytest.raises(RefusedError):
+            await link.register(register("run.rollout.9"))
+        with pytest.raises(RefusedError):
+            await link.commit(PartialCommit(node_id=NodeId("run.rollout.9"), partials=()))
+
+    tell_rollout(story)
+
+
+@pytest.mark.parametrize("offset", [0, 777])
+def test_weights_stream_from_any_offset(tell_rollout: Tell, publish: Publish, tmp_path: Path, offset: int) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        manifest = (await link.register(register())).latest
+        assert manifest is not None
+        got = b"".join([piece async for piece in link.weights(manifest, offset)])
+        content = (tmp_path / "0.safetensors").read_bytes()
+        assert got == content[offset:]
+        assert manifest.sha256 == hashlib.sha256(content).hexdigest()
+
+    tell_rollout(story)
+
+
+def test_weights_that_are_not_served_are_refused(tell_rollout: Tell) -> None:
+    async def story(_coordinator: Coordinator, link: CoordinatorLink) -> None:
+        gone = WeightsManifest(epoch=3, version=1, sha256="0" * 64, size=1)
+        with pytest.raises(RefusedError):
+            await anext(link.weights(gone, 0))
+
+    tell_rollout(story)
+
+
+def test_a_moved_coordinator_is_found_after_one_failed_call(
+    make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
+) -> None:
+    async def scene() -> None:
+        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+            with pytest.raises(UnreachableError, match="no coordinator"):
+                link.url()
+            async with serving(make_coordinator(), "run-secret") as first:
+                await link.register(register())
+                assert link.url() == first
+            async with serving(make_coordinator(), "run-secret") as second:
+                with pytest.raises(UnreachableError):
+                    await link.register(register())
+                await link.register(register())
+                assert link.url() == second
+
+    asyncio.run(scene())
+
+
+def test_a_pointer_that_somebody_else_signed_is_not_followed(
+    make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
+) -> None:
+    async def scene() -> None:
+        link = CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token")
+        async with link, serving(make_coordinator(), "another-secret"):
+            with pytest.raises(UnreachableError, match="signature"):
+                await link.register(register())
+
+    asyncio.run(scene())

@@ -1,0 +1,35 @@
+from collections.abc import Awaitable, Callable
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Register
+from hexcloud.domain.plan import Role
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.probe import LinkCap, ProbeServer
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_probe import probe_and_report
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+NODE = NodeId("run.rollout.0")
+
+
+def test_a_measured_link_reaches_the_coordinator(tell_rollout: Callable[[Story], None]) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
+        peer = ProbeServer()
+        await peer.start()
+        await probe_and_report(link, NODE, f"127.0.0.1:{peer.port}", LinkCap(latency_s=0.005))
+        await peer.close()
+        (measured,) = coordinator.view().links
+        assert (measured.node_id, measured.target) == (NODE, f"127.0.0.1:{peer.port}")
+        assert measured.latency_ms >= 5
+        assert measured.gb_per_s > 0
+
+    tell_rollout(story)
+
+
+def test_a_peer_that_is_gone_is_no_error_and_no_measurement(tell_rollout: Callable[[Story], None]) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        await probe_and_report(link, NODE, "127.0.0.1:1", LinkCap())
+        assert coordinator.view().links == ()
+
+    tell_rollout(story)

@@ -1,0 +1,142 @@
+"""One worker, called by the test as the agent calls it, against a real coordinator."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import LeaseRequest, PartialCommit, Register
+from hexcloud.domain.plan import Role
+from hexcloud.runtime import rollout_worker
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
+from hexcloud.runtime.rollout_follow import WeightFollower
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_worker import LeaseWorker
+from hexcloud.runtime.token_bucket import TokenBucket
+
+Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
+Tell = Callable[[Story], None]
+Publish = Callable[[Coordinator, int], None]
+Engines = Callable[[float], StartEngine]
+NODE = NodeId("run.rollout.0")
+
+
+@asynccontextmanager
+async def at_work(link: CoordinatorLink, spec: NodeSpec, start: StartEngine) -> AsyncIterator[LeaseWorker]:
+    """A registered worker whose engine has the newest weights."""
+    orders = await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
+    assert orders.latest is not None
+    keeper = EngineKeeper(start, threads=20)
+    folder = WeightFolder(Path(spec.run_dir) / "weights", TokenBucket(None))
+    follower = WeightFollower(link, folder, keeper, asyncio.Lock())
+    await keeper.load(orders.latest, await folder.fetch(orders.latest, link.weights))
+    worker = LeaseWorker(spec, link, keeper, follower)
+    working = asyncio.create_task(worker.work())
+    worker.wake(is_registered=True)
+    try:
+        yield worker
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        keeper.close()
+
+
+async def until(is_reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not is_reached():  # noqa: ASYNC110 - there is no event for what a test waits for
+            await asyncio.sleep(0.01)
+
+
+def test_all_slots_are_filled_and_reported(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        async with at_work(link, rollout_spec, engines(0.1)) as worker:
+            await until(lambda: worker.heartbeat().running == 16)
+            beat = worker.heartbeat()
+            assert (beat.epoch, beat.version, len(beat.leases)) == (0, 0, 16)
+            assert beat.busy_s > 0
+
+    tell_rollout(story)
+
+
+def test_nothing_is_asked_for_before_the_node_is_registered(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        async with at_work(link, rollout_spec, engines(0.0)) as worker:
+            worker.wake(is_registered=False)
+            await asyncio.sleep(0.1)
+            before = worker.heartbeat().generated_tokens
+            await asyncio.sleep(0.1)
+            assert worker.heartbeat().generated_tokens == before
+
+    tell_rollout(story)
+
+
+def test_work_that_does_not_end_in_time_is_given_back_and_nothing_is_lost(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        async with at_work(link, rollout_spec, engines(0.15)) as worker:
+            await until(lambda: worker.heartbeat().running == 16)
+            await worker.finish(within_s=0.2)
+            assert worker.heartbeat().leases == ()
+        ask = LeaseRequest(node_id=NODE, epoch=0, version=0, want=16)
+        again = coordinator.lease(ask).leases
+        assert len(again) == 16
+        assert all(lease.prefix for lease in again)
+
+    tell_rollout(story)
+
+
+def test_leases_that_ended_elsewhere_are_dropped_without_a_word(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        async with at_work(link, rollout_spec, engines(0.1)) as worker:
+            await until(lambda: worker.heartbeat().running == 16)
+            mine = [lease for lease, _ in worker.heartbeat().leases]
+            worker.is_leaving = True
+            await worker.abort(tuple(mine))
+            await until(lambda: worker.heartbeat().leases == ())
+        # They were neither delivered nor given back: for the coordinator this node still holds them.
+        assert coordinator.lease(LeaseRequest(node_id=NODE, epoch=0, version=0, want=16)).leases == ()
+
+    tell_rollout(story)
+
+
+def test_long_work_renews_its_leases(
+    tell_rollout: Tell,
+    publish: Publish,
+    engines: Engines,
+    rollout_spec: NodeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        async with at_work(link, rollout_spec, engines(0.3)) as worker:
+            await until(lambda: worker.heartbeat().running == 16)
+            renewed: list[int] = []
+            commit = link.commit
+
+            async def noted(message: PartialCommit) -> None:
+                renewed.append(len(message.partials))
+                await commit(message)
+
+            monkeypatch.setattr(link, "commit", noted)
+            await until(lambda: bool(renewed))
+            assert renewed[0] == 16
+
+    monkeypatch.setattr(rollout_worker, "RENEW_S", 0.1)
+    tell_rollout(story)

@@ -1,0 +1,82 @@
+"""The wiring puts a run's wishes, the catalog and the adapters together; nothing is rented by it."""
+
+from pathlib import Path
+
+import pytest
+
+from hexcloud import wiring
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.policy import Objective, ReplanSchedule
+from hexcloud.domain.run import RunSpec
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEXCLOUD_HOME", str(tmp_path))
+
+
+def test_a_run_without_target_or_cap_gets_the_default_target() -> None:
+    case = wiring.snapshot_case(RunSpec())
+    assert case.policy.objective is Objective.MIN_COST
+    assert case.policy.target_samples_per_s == pytest.approx(20_000 / case.workload.tokens_per_sample)
+
+
+def test_a_cap_alone_asks_for_the_most_throughput() -> None:
+    case = wiring.snapshot_case(RunSpec(max_usd_per_hour=25))
+    assert case.policy.objective is Objective.MAX_THROUGHPUT
+    assert case.policy.target_samples_per_s is None
+
+
+def test_the_runs_own_fields_win_over_the_policys() -> None:
+    spec = RunSpec(policy="budget_cap", budget=50, cloud=("aws",), replan=ReplanSchedule(every="5m"))
+    policy = wiring.snapshot_case(spec).policy
+    assert (policy.budget_usd, policy.clouds, policy.replan.every) == (50, ("aws",), "5m")
+
+
+def test_only_the_clouds_asked_for_are_in_the_market() -> None:
+    offers = wiring.snapshot_case(RunSpec(cloud=("verda", "nebius"))).market.offers
+    assert {offer.cloud for offer in offers} == {"verda", "nebius"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (RunSpec(model="Qwen2.5-7C"), "did you mean"),
+        (RunSpec(batch=100, group=8), "multiple of group"),
+        (RunSpec(cloud=("asw",)), "did you mean"),
+        (RunSpec(target="fast"), "not a throughput"),
+        (RunSpec(policy="cheepest"), "did you mean"),
+        (RunSpec(provider="moon"), "rents from: local"),
+    ],
+)
+def test_what_cannot_be_wired_is_refused_in_words(spec: RunSpec, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        wiring.run_case(spec)
+
+
+def test_the_clocks_scale_makes_one_step_a_wall_second() -> None:
+    spec = RunSpec(target="10 samples/s")
+    run = wiring.new_run(spec, wiring.run_case(spec), samples_per_s=10.0)
+    assert run.clock_scale == pytest.approx(25.6)
+    assert not Path(run.run_dir).exists(), "a record is no run yet"
+
+
+def test_a_resumed_run_goes_on_where_its_clock_stood() -> None:
+    spec = RunSpec()
+    run = wiring.new_run(spec, wiring.run_case(spec), samples_per_s=10.0)
+    again = wiring.resumed_run(run, steps=900)
+    assert again.id == run.id
+    assert again.spec.steps == 900
+    assert again.clock_origin_run_s == run.clock_origin_run_s
+    assert again.clock_origin_wall_s >= run.clock_origin_wall_s
+
+
+def test_the_users_own_machines_are_a_market_of_their_own(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        "- {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, zone: a}\n"
+        "- {name: small, gpu: L40S, gpu_count: 4, network_gb_per_s: 10, zone: a}\n"
+    )
+    case = wiring.fleet_case(RunSpec(), fleet)
+    assert len(case.market.offers) == 2
+    assert case.policy.objective is Objective.MAX_THROUGHPUT
