@@ -99,11 +99,15 @@ def drive(run: "RunRecord", store: "Store", watch: Watch) -> "RunState":
 
 def _loop(driver: "_Driver", watch: Watch, interrupts: Interrupts) -> "RunState":
     from hexcloud.controller.reconcile import ENDED
+    from hexcloud.domain.errors import StoreError
 
     while True:
-        driver.heed(interrupts.count)
+        driver.heed_interrupts(interrupts.count)
         turn = driver.controller.reconcile_once()
-        watch.look(take(driver.store, driver.run.id))
+        driver.tell(turn.held)
+        with contextlib.suppress(StoreError):  # while the store is gone the controller holds, and so does the view
+            driver.heed_requests()
+            watch.look(take(driver.store, driver.run.id))
         if turn.state in ENDED:
             return turn.state
         driver.sleep()
@@ -121,14 +125,24 @@ class _Driver:
         self._clock = wiring.clock(run)
         self._poll_s = Timing().poll_s
         self._heeded = 0
+        self._told = ""
         self._last_event = max((number for number, _ in store.events(run.id)), default=0)
 
-    def heed(self, interrupts: int) -> None:
-        """Act on interrupts and on requests of other processes, each once."""
+    def heed_requests(self) -> None:
+        """Pass on what other processes asked for, once. Raises StoreError."""
         for number, event in self.store.events(self.run.id, after=self._last_event):
             self._last_event = number
             if event.kind == REPLAN_REQUESTED:
                 self.controller.request_replan("manual")
+
+    def tell(self, held: str) -> None:
+        """Say why the controller holds, when that is news."""
+        if held and held != self._told:
+            say(f"holding, nothing new is rented: {held}")
+        self._told = held
+
+    def heed_interrupts(self, interrupts: int) -> None:
+        """Act on each Ctrl-C once: the first asks for the end, the second ends every machine."""
         if interrupts >= 1 and self._heeded < 1:
             say("stopping: the run checkpoints and every machine ends; Ctrl-C again ends them at once")
             self.controller.stop("Ctrl-C")

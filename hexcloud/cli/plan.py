@@ -43,7 +43,7 @@ def plan(
     }
     spec = spec_of(run, options)
     case = wiring.fleet_case(spec, fleet) if fleet else wiring.snapshot_case(spec)
-    planned = make(case, spec.target)
+    planned = make(case, spec.target, is_own_fleet=fleet is not None)
     answer = _why(why, case) if why else None
     if as_json:
         print_json(plan_fields(planned) | ({"why": answer.model_dump(mode="json")} if answer else {}))

@@ -44,23 +44,29 @@ class Planned:
 
     @property
     def running_usd_per_hour(self) -> float:
-        """Rent and egress: what the baselines count too. One-off costs are not among it."""
+        """Rent and egress: what runs through the meter. One-off costs and expected losses are not among it."""
         allocation = self.result.plan.allocation
         return allocation.rent_usd_per_hour + allocation.egress_usd_per_hour
 
     def saving(self, row: "BaselineRow") -> float | None:
         """Return the share of a baseline's price that the plan saves; None where the baseline cannot do the job."""
-        return None if not row.usd_per_hour else 1 - self.running_usd_per_hour / row.usd_per_hour
+        return None if not row.usd_per_hour else 1 - self.result.plan.allocation.usd_per_hour / row.usd_per_hour
 
 
-def make(case: "Case", asked: str | None) -> Planned:
-    """Plan a case. Raises RefusedError with the nearest feasible target, in the unit in which the user asked."""
+def make(case: "Case", asked: str | None, is_own_fleet: bool = False) -> Planned:
+    """Plan a case: on the market, or (`is_own_fleet`) by splitting the user's own machines between the roles.
+
+    Raises RefusedError with the nearest feasible target, in the unit in which the user asked.
+    """
     from hexcloud.domain.fleet import FleetState
     from hexcloud.planner.baselines import baselines
+    from hexcloud.planner.fleet_split import split_fleet
     from hexcloud.planner.plan import make_plan
 
     begun = time.perf_counter()
     try:
+        if is_own_fleet:
+            return Planned(case, split_fleet(case.market, case.workload, case.policy), (), time.perf_counter() - begun)
         result = make_plan(case.market, case.workload, case.policy, FleetState())
     except InfeasibleError as error:
         raise _in_users_words(error, case, asked) from error
@@ -75,10 +81,13 @@ def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
     allocation = plan.allocation
     gang = allocation.trainer
     trainer = Line(gang.column.offer_id, Role.TRAINER, gang.column.nodes, gang.usd_per_hour)
-    rollout = (
-        Line(share.column.offer_id, Role.ROLLOUT, share.count, share.usd_per_hour) for share in allocation.rollout
-    )
-    return (trainer, *sorted(rollout, key=lambda line: (-line.usd_per_hour, line.offer)))
+    rollout: dict[str, Line] = {}
+    for share in allocation.rollout:  # machines of one offer that run other batches are one line to a buyer
+        offer = share.column.offer_id
+        known = rollout.get(offer, Line(offer, Role.ROLLOUT, 0, 0.0))
+        count, usd_per_hour = known.count + share.count, known.usd_per_hour + share.usd_per_hour
+        rollout[offer] = Line(offer, Role.ROLLOUT, count, usd_per_hour)
+    return (trainer, *sorted(rollout.values(), key=lambda line: (-line.usd_per_hour, line.offer)))
 
 
 def plan_fields(planned: Planned) -> dict[str, object]:
@@ -115,7 +124,8 @@ def plan_view(planned: Planned) -> "RenderableType":
     """Return the answer of `plan` for a reader."""
     from rich.console import Group
 
-    return Group(_machines(planned), _sums(planned), "", _rivals(planned), "", _rejected(planned))
+    rivals = (_rivals(planned), "") if planned.baselines else ()
+    return Group(_machines(planned), _sums(planned), "", *rivals, _rejected(planned))
 
 
 def spell_target(samples_per_s: float, workload: "Workload", like: str | None) -> str:

@@ -183,7 +183,7 @@ def _detach(run: "RunRecord", as_json: bool) -> None:
             raise StoreError(f"the controller of run {run.id} did not start; see {log}")
         time.sleep(0.1)
     if as_json:
-        print_json({"run": run.id, "log": str(log)})
+        print_json({"run": run.id, "pid": process.pid, "log": str(log)})
     else:
         typer.echo(
             f"run {run.id} goes on in the background: `hexcloud attach {run.id}` shows it, `hexcloud down` ends it"

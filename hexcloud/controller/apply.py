@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.life import OVER, is_head
+from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
 from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, SlotName
@@ -30,7 +31,7 @@ def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands,
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
     after = _launch(change.launches, nodes, wanted, hands, purse)
-    may_release = _is_filled(placement, after) or _held_long(hands)
+    may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
         after[released] = _release(after[released], hands, may_release)
     for node in nodes.values():
@@ -103,6 +104,7 @@ def _intend(slot: Slot, slots: Mapping[SlotName, Slot], nodes: Nodes, hands: Han
         offer_id=slot.offer_id,
         status=NodeStatus.REQUESTED,
         requested_at_s=hands.seen.now_s,
+        usd_per_hour=slot.usd_per_hour,
     )
     hands.ports.store.save_node(intent)
     hands.journal.say("node_requested", f"{slot.name} on {slot.offer_id}", node=intent.id, slot=slot.name)
@@ -119,9 +121,15 @@ def _is_fenced(slots: Mapping[SlotName, Slot], nodes: Nodes) -> bool:
     )
 
 
-def _is_filled(placement: Placement, nodes: Nodes) -> bool:
-    ready = {node.slot for node in nodes.values() if node.status is NodeStatus.READY}
-    return all(slot.name in ready for slot in placement.slots)
+def _is_filled(placement: Placement, nodes: Nodes, seen: Seen) -> bool:
+    """Does every slot have a machine that works? A registered rollout node still has its engine to start."""
+    working = {node.slot for node in nodes.values() if node.status is NodeStatus.READY and _works(node, seen)}
+    return all(slot.name in working for slot in placement.slots)
+
+
+def _works(node: Node, seen: Seen) -> bool:
+    view = seen.node_view(node.id)
+    return node.role is Role.TRAINER or (view is not None and (view.running > 0 or view.tokens_per_s > 0))
 
 
 def _held_long(hands: Hands) -> bool:

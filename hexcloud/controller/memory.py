@@ -77,14 +77,14 @@ class Memory:
     drained_at: dict[NodeId, float] = field(default_factory=dict)
     last_word: dict[NodeId, float] = field(default_factory=dict)
     """When a node was last heard of, through the coordinator."""
-    epoch: int | None = None
-    """The coordinator's, at its last answer."""
+    coordinator: tuple[NodeId, int] | None = None
+    """Which coordinator answered last: its node and epoch. A head lost before any checkpoint repeats the epoch."""
     epoch_since: float = 0.0
     answered_at: float | None = None
     """When the coordinator last answered, or when this controller began to listen."""
     admitted: set[NodeId] = field(default_factory=set)
     revoked: set[NodeId] = field(default_factory=set)
-    """Both since the coordinator's last epoch began."""
+    """Both since this coordinator and epoch began."""
     refused_slots: set[str] = field(default_factory=set)
     """Slots that the budget did not allow to fill, said once."""
     placed_at: float = 0.0

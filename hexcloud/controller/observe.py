@@ -61,8 +61,9 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
     now_s, wall_s = ports.clock.now_s(), ports.clock.wall_s()
     nodes, accepted = ports.store.nodes(run.id), ports.store.plan(run.id)
     market = _market(now_s, ports, memory)
-    if accepted:
-        memory.prices = {slot.offer_id: slot.usd_per_hour for slot in accepted[1].slots} | memory.prices
+    asked = {node.offer_id: node.usd_per_hour for node in nodes if node.usd_per_hour is not None}
+    planned = {slot.offer_id: slot.usd_per_hour for slot in accepted[1].slots} if accepted else {}
+    memory.prices = asked | planned | memory.prices
     memory.prices |= {offer.id: offer.usd_per_hour for offer in market.offers}
     coordinator, view = _coordinator(ports)
     _listen(view, wall_s, memory)
@@ -123,12 +124,12 @@ def _coordinator(ports: Ports) -> tuple[Coordinator | None, RunView | None]:
 
 
 def _listen(view: RunView | None, wall_s: float, memory: Memory) -> None:
-    """Note who was heard of when. A new epoch is a coordinator that knows nobody yet."""
+    """Note who was heard of when. A new head or epoch is a coordinator that knows nobody yet."""
     if view is None:
         memory.answered_at = memory.answered_at or wall_s
         return
-    if view.epoch != memory.epoch:
-        memory.epoch, memory.epoch_since = view.epoch, wall_s
+    if (view.head, view.epoch) != memory.coordinator:
+        memory.coordinator, memory.epoch_since = (view.head, view.epoch), wall_s
         memory.admitted.clear()
         memory.revoked.clear()
     memory.answered_at = wall_s

@@ -54,6 +54,8 @@ class Node(Frozen):
     status: NodeStatus
     requested_at_s: float
     """Run clock, seconds since the epoch."""
+    usd_per_hour: float | None = None
+    """Rent when it was asked for: what is known of its price once the market lists the offer no more."""
     ready_at_s: float | None = None
     gone_at_s: float | None = None
     cause: str = ""

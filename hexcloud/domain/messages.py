@@ -206,6 +206,8 @@ class RunView(Frozen):
     """GET /status: the run as the coordinator knows it. Times are wall seconds."""
 
     run_id: RunId
+    head: NodeId = NodeId("")
+    """The trainer's head node, on which this coordinator runs."""
     phase: RunPhase
     epoch: int
     version: int

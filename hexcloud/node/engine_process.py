@@ -26,22 +26,21 @@ class EngineProcess:
         self._spec = spec
         self._directory = directory
         self._child: subprocess.Popen[bytes] | None = None
+        self._spare: subprocess.Popen[bytes] | None = None
         self._clients: list[EngineClient] = []
         self._is_closed = False
 
+    def warm_up(self) -> None:
+        """Start a process that imports what it needs while the first weights are still on their way."""
+        self._spare = self._spawn()
+
     def start(self, weights: Path, version: int) -> EngineClient:
         """End the engine that runs, if any, and return one that serves these weights. Raises EngineError."""
-        self._end()
-        port_file = self._directory / "engine.json"
-        port_file.unlink(missing_ok=True)
-        # A group of its own: an interruption notice to the node's group must not end the engine before its last words.
-        self._child = subprocess.Popen(
-            tethered(self._command(weights, port_file)),
-            stdin=subprocess.DEVNULL,
-            env=child_environment(os.environ),
-            process_group=0,
-        )
-        client = EngineClient(f"http://127.0.0.1:{self._await_port(self._child, port_file)}")
+        self._end(self._child)
+        self._port_file.unlink(missing_ok=True)
+        self._child, self._spare = self._spare or self._spawn(), None
+        self._tell(self._child, weights)
+        client = EngineClient(f"http://127.0.0.1:{self._await_port(self._child)}")
         self._clients.append(client)
         client.update_weights_from_disk(str(weights), version)
         return client
@@ -49,19 +48,41 @@ class EngineProcess:
     def close(self) -> None:
         """End the engine at once, also one that another thread is starting now. It holds nothing of value."""
         self._is_closed = True
-        self._end()
+        self._end(self._child)
+        self._end(self._spare)
         for client in self._clients:  # only now: until the end somebody may still call a dead engine
             client.close()
 
-    def _end(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+    @property
+    def _port_file(self) -> Path:
+        return self._directory / "engine.json"
 
-    def _command(self, weights: Path, port_file: Path) -> list[str]:
+    def _end(self, child: "subprocess.Popen[bytes] | None") -> None:
+        if child is None:
+            return
+        child.kill()
+        child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        # A group of its own: an interruption notice to the node's group must not end the engine before its last words.
+        return subprocess.Popen(
+            tethered(self._command()), stdin=subprocess.PIPE, env=child_environment(os.environ), process_group=0
+        )
+
+    def _tell(self, child: "subprocess.Popen[bytes]", weights: Path) -> None:
+        assert child.stdin is not None  # it was opened as a pipe
+        try:
+            child.stdin.write(f"{weights}\n".encode())
+            child.stdin.close()
+        except BrokenPipeError as error:
+            raise EngineError("the engine ended before it was told its weights") from error
+
+    def _command(self) -> list[str]:
         spec = self._spec
         command = [sys.executable, "-m", "hexcloud.adapters.engines.embedded"]
-        command += ["--model-path", str(weights), "--port-file", str(port_file)]
+        command += ["--model-path", "-", "--port-file", str(self._port_file)]
         command += ["--max-running-requests", str(spec.slots), "--random-seed", str(spec.seed)]
         command += ["--parent-pid", str(os.getpid())]
         if spec.emulation is not None:
@@ -69,13 +90,13 @@ class EngineProcess:
             command += ["--mean-tokens-per-sample", str(TASKS[spec.task].mean_response_tokens)]
         return command
 
-    def _await_port(self, child: "subprocess.Popen[bytes]", port_file: Path) -> int:
+    def _await_port(self, child: "subprocess.Popen[bytes]") -> int:
         gives_up_at = time.monotonic() + START_S
         while time.monotonic() < gives_up_at and not self._is_closed:
-            if port_file.exists():
-                return int(json.loads(port_file.read_text())["port"])
+            if self._port_file.exists():
+                return int(json.loads(self._port_file.read_text())["port"])
             if child.poll() is not None:
                 raise EngineError(f"the engine ended with code {child.returncode} before it listened")
             time.sleep(POLL_S)
-        self._end()
+        self._end(child)
         raise EngineError(f"the engine did not listen within {START_S:.0f} s")

@@ -20,6 +20,9 @@ from hexcloud.runtime.rollout_weights import WeightFolder
 CONTROL_THREADS = 4
 """Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
 
+GIVE_WAY = 10
+"""Niceness of an emulated machine: a rented one would not take the trainer's cores while it boots."""
+
 log = structlog.get_logger()
 
 
@@ -28,7 +31,10 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
+    if identity.spec.emulation is not None:
+        os.nice(GIVE_WAY)
     engine = EngineProcess(identity.spec, directory)
+    engine.warm_up()
     try:
         ending = asyncio.run(_run(identity, engine, directory))
     finally:
@@ -40,9 +46,8 @@ def main() -> int:
 async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> Ending:
     spec = identity.spec
     cap = link_cap(spec)
-    probes = ProbeServer(
-        link_cap(spec)
-    )  # a pace of its own: peers measure the link, not what our downloads leave of it
+    # A pace of its own: peers measure the link, not what our downloads leave of it.
+    probes = ProbeServer(link_cap(spec))
     await probes.start(identity.host)
     async with CoordinatorLink(identity.run_dir, identity.run_secret, identity.token) as link:
         agent = RolloutAgent(

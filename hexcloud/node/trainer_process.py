@@ -26,10 +26,11 @@ log = structlog.get_logger()
 class TrainerProcess:
     """At most one training process at a time. Each takes an epoch of its own from the newest checkpoint."""
 
-    def __init__(self, coordinator: Coordinator, url: str, directory: Path) -> None:
+    def __init__(self, coordinator: Coordinator, url: str, directory: Path, argv: tuple[str, ...] = TRAINER) -> None:
         self._coordinator = coordinator
         self._url = url
         self._directory = directory
+        self._argv = argv
         self._child: asyncio.subprocess.Process | None = None
 
     async def run(self) -> None:
@@ -57,7 +58,7 @@ class TrainerProcess:
         log.info("trainer_start", attempt=attempt)
         # A group of its own: an interruption notice to the node's group reaches it through us, once.
         self._child = await asyncio.create_subprocess_exec(
-            *tethered(list(TRAINER)),
+            *tethered(list(self._argv)),
             stdin=asyncio.subprocess.DEVNULL,
             env=child_environment(os.environ, keep=(NODE_TOKEN,)) | {COORDINATOR_URL: self._url},
             cwd=self._directory,

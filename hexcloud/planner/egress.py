@@ -3,7 +3,7 @@
 from hexcloud.domain.offer import Offer
 from hexcloud.planner.milp import Variable
 from hexcloud.planner.problem import Region
-from hexcloud.planner.rules import UNNAMED, Machines, RuleModel, by_offer, ones
+from hexcloud.planner.rules import UNNAMED, Machines, RuleModel, ones
 
 
 def add_egress(rules: RuleModel) -> None:

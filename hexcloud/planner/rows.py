@@ -82,10 +82,15 @@ def _add_survival(rules: RuleModel) -> None:
 
 def _add_spot_share(rules: RuleModel) -> None:
     share = rules.problem.policy.max_spot_share
-    rates = [(rules.offer(column).tenure, machines, rules.useful.rates[column]) for column, machines in rules.rollout]
-    if share < 1 and any(tenure is Tenure.SPOT for tenure, _, _ in rates):
-        terms = [(machines, rate * ((tenure is Tenure.SPOT) - share)) for tenure, machines, rate in rates]
-        rules.limit("spot_share", terms, upper=0.0)
+    if share >= 1 or all(rules.offer(column).tenure is Tenure.ON_DEMAND for column in rules.choice.rollout):
+        return
+    slowest = rules.useful.slowest if rules.choice.relaxed else {}
+    terms = []
+    for column, machines in rules.rollout:
+        rate = rules.useful.rates[column]
+        is_spot = rules.offer(column).tenure is Tenure.SPOT
+        terms.append((machines, (1 - share) * slowest.get(column.offer_id, rate) if is_spot else -share * rate))
+    rules.limit("spot_share", terms, upper=0.0)
 
 
 def _add_trainer(rules: RuleModel) -> None:
@@ -112,8 +117,9 @@ def _add_counts(rules: RuleModel) -> None:
         ]
         if drawn:
             rules.limit(f"quota[{key}]", drawn, upper=left)
-    slots = [(machines, float(column.slots)) for column, machines in rules.rollout]
-    rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
+    if not rules.choice.relaxed:
+        slots = [(machines, float(column.slots)) for column, machines in rules.rollout]
+        rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
     if problem.require is not None and rules.gangs:
         rules.limit(f"require[{problem.require}]", held.get(problem.require, ()), lower=1.0)
     if problem.policy.max_pools is not None:

@@ -29,6 +29,8 @@ class Choice:
     """Empty: the rollout side alone, for a lower bound."""
     source: Offer | None
     """Where weights come from; None: egress is free."""
+    relaxed: bool = False
+    """For a lower bound with few columns: without `in_flight`, and spot machines count least in `spot_share`."""
 
 
 class Bill:

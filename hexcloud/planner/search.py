@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 
 from hexcloud.domain.errors import SolverStoppedError
 from hexcloud.domain.plan import RolloutColumn, TrainerColumn
+from hexcloud.planner.dominance import undominated
 from hexcloud.planner.milp import INFINITY, Solution, Status
 from hexcloud.planner.problem import Problem, Site
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
+from hexcloud.planner.useful import Useful
 
 NODE_LIMIT = 50_000
 """Branch-and-bound nodes per site; the bundled market needs a few dozen. A time limit would not be repeatable."""
@@ -15,6 +17,9 @@ NODE_LIMIT = 50_000
 _LEAST_SHARE = 1e-6
 _FEW = 200
 """Columns of the first guess."""
+_FLOOR_GAP = 1e-4
+_FLOOR_NODES = 500
+"""The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,19 @@ class Trial:
     """One throughput that is tried at every site."""
 
     samples_per_s: float
+    floor: float
+    """What rollout costs at least wherever the trainer stands, in fractions of machines, USD/h."""
     extras: dict[RolloutColumn, float]
-    """Columns in reach of a trainer beside them, with the USD/h by which using one raises the rollout floor."""
+    """Columns in reach of a trainer beside them, with the USD/h by which using one raises that floor."""
     sites: tuple[tuple[float, Site, tuple[TrainerColumn, ...]], ...]
-    """Lower bound in USD/h, site and its gangs that are fast enough; cheapest bound first, none over the hourly cap."""
+    """Least USD/h of a gang, site and its gangs that are fast enough; cheapest first, none over the hourly cap."""
+    rise: float = 0.0
+    """By how much whole machines are dearer than the floor, as far as is proven, USD/h."""
+
+    @property
+    def least(self) -> float:
+        """Return what rollout costs at least, USD/h."""
+        return self.floor + self.rise
 
 
 def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None:
@@ -45,13 +59,16 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None
     """
     trial = _trial(problem, samples_per_s)
     best = _first_guess(problem, trial, gap)
+    if best is not None:
+        trial = _raised(problem, trial, best.solution.objective * (1.0 - gap))
     nodes, bound = 0, INFINITY
-    for lower, site, gangs in trial.sites:
+    for gang_usd, site, gangs in trial.sites:
         ceiling = INFINITY if best is None else best.solution.objective * (1.0 - gap)
+        lower = trial.least + gang_usd
         if lower >= ceiling:
             bound = min(bound, lower)
             break
-        rules = _site_rules(problem, trial, site, gangs, ceiling - lower)
+        rules = _site_rules(problem, trial, site, gangs, ceiling - trial.least)
         rules.model.cap_objective(ceiling)
         solution = _solved(rules, gap)
         nodes += solution.nodes
@@ -106,10 +123,28 @@ def _trial(problem: Problem, samples_per_s: float) -> Trial:
     ranked = []
     for site in problem.sites if floor < INFINITY else ():
         gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= samples_per_s)
-        lower = floor + min((problem.gang_usd_per_hour(gang) for gang in gangs), default=INFINITY)
-        if gangs and lower <= cap:
-            ranked.append((lower, site, gangs))
-    return Trial(samples_per_s, extras, tuple(sorted(ranked, key=lambda row: row[0])))
+        least = min((problem.gang_usd_per_hour(gang) for gang in gangs), default=INFINITY)
+        if gangs and floor + least <= cap:
+            ranked.append((least, site, gangs))
+    return Trial(samples_per_s, floor, extras, tuple(sorted(ranked, key=lambda row: row[0])))
+
+
+def _raised(problem: Problem, trial: Trial, ceiling: float) -> Trial:
+    """Raise the floor to what whole machines cost, as far as the ceiling is concerned.
+
+    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
+    """
+    slack = ceiling - trial.floor - trial.sites[0][0]
+    if slack <= 0:
+        return trial
+    near = tuple(column for column, extra in trial.extras.items() if extra <= slack)
+    gangs = [gang for _, site, gangs in trial.sites for gang in gangs]
+    affordable = [gang for gang in gangs if trial.floor + problem.gang_usd_per_hour(gang) <= ceiling]
+    kept = undominated(Useful(problem, trial.samples_per_s, near), affordable, relaxed=True)
+    rules = build(problem, Choice(trial.samples_per_s, kept, (), None, relaxed=True))
+    rules.model.cap_objective(trial.floor + slack)
+    solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
+    return replace(trial, rise=min(slack, max(0.0, solution.bound - trial.floor)))
 
 
 def _rollout_floor(problem: Problem, samples_per_s: float) -> tuple[float, dict[RolloutColumn, float]]:
@@ -128,11 +163,15 @@ def _rollout_floor(problem: Problem, samples_per_s: float) -> tuple[float, dict[
 
 
 def _site_rules(
-    problem: Problem, trial: Trial, site: Site, gangs: tuple[TrainerColumn, ...], slack_usd_per_hour: float
+    problem: Problem, trial: Trial, site: Site, gangs: tuple[TrainerColumn, ...], gang_budget: float
 ) -> RuleModel:
-    """Build a site's model without columns that are out of reach or would cost more than the slack over its bound."""
-    reachable = problem.reachable(trial.extras, site, trial.samples_per_s, slack_usd_per_hour)
-    return build(problem, Choice(trial.samples_per_s, reachable, gangs, site.anchor))
+    """Build a site's model without what is out of reach, dominated, or dearer than what is left beside the rollout."""
+    prices = {gang: problem.gang_usd_per_hour(gang) for gang in gangs}
+    affordable = tuple(gang for gang, usd in prices.items() if usd <= gang_budget)
+    slack = gang_budget + trial.rise - min(prices.values())
+    reachable = problem.reachable(trial.extras, site, trial.samples_per_s, slack)
+    kept = undominated(Useful(problem, trial.samples_per_s, reachable), affordable)
+    return build(problem, Choice(trial.samples_per_s, kept, affordable, site.anchor))
 
 
 def _solved(rules: RuleModel, gap: float) -> Solution:

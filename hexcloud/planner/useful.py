@@ -7,9 +7,8 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from hexcloud.domain.offer import Tenure
+from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.domain.plan import RolloutColumn
-from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 
 _ROUNDING = 1e-9
@@ -33,21 +32,35 @@ class Useful:
         """Trained samples/s of one instance of each column."""
         return {column: self.problem.rate(column, self.samples_per_s) for column in self.columns}
 
+    @cached_property
+    def slowest(self) -> dict[OfferId, float]:
+        """Least samples/s of one instance in any column of its offer."""
+        offers = {column.offer_id for column in self.columns}
+        slowest: dict[OfferId, float] = {}
+        for column in self.problem.rollout:
+            if column.offer_id in offers:
+                rate = self.problem.rate(column, self.samples_per_s)
+                slowest[column.offer_id] = min(rate, slowest.get(column.offer_id, rate))
+        return slowest
+
     def most(self, column: RolloutColumn) -> int:
-        """Return the most machines of a column in any cheapest plan.
+        """Return the most machines of a column in a cheapest plan."""
+        return int(min(self.need(column), self.problem.stock[column.offer_id]))
+
+    def need(self, column: RolloutColumn) -> float:
+        """Return how many machines of a column are enough, whatever the stock; infinity when nobody knows.
 
         Were there one more, the others of the column would make T and the cores for rewards by themselves, so one
         could go. Only the spot share can forbid that, and then a spot machine could go instead.
         """
-        stock, rate = self.problem.stock[column.offer_id], self.rates[column]
-        vcpus = self.problem.reward_vcpus(column)
+        rate, vcpus = self.rates[column], self.problem.reward_vcpus(column)
         share = self.problem.policy.max_spot_share
         is_base = self.problem.offers[column.offer_id].tenure is Tenure.ON_DEMAND and 0 < share < 1
         if rate <= 0 or (is_base and vcpus <= 0):
-            return stock
+            return INFINITY
         needed = self._base_rate(share) if is_base else self.samples_per_s
         machines = max(needed / rate, self.reward_vcpus / vcpus if vcpus > 0 else 0.0)
-        return stock if machines >= stock else max(1, math.ceil(machines - _ROUNDING))
+        return max(1.0, math.ceil(machines - _ROUNDING))
 
     def _base_rate(self, spot_share: float) -> float:
         """On-demand rollout beyond which spot machines beside it are more than any rule asks for."""

@@ -285,6 +285,7 @@ class Coordinator:
         until_s = (metrics.last_step_at_s or now_s) if self.is_over else now_s
         return RunView(
             run_id=self.spec.run_id,
+            head=self.spec.node_id,
             phase=self._phase(),
             epoch=self.epoch,
             version=admission.version,

@@ -177,7 +177,7 @@ class SimCloud:
         for machine in self.running():
             if machine.is_head and not machine.is_registered and machine.boots_s <= self._at_s:
                 machine.is_registered = True
-                self.training.recover(machine.spec.steps, machine.spec.samples_per_step)
+                self.training.recover(machine.id, machine.spec.steps, machine.spec.samples_per_step)
                 for other in self._others(machine):
                     other.is_registered = False
 

@@ -24,6 +24,7 @@ class SimCoordinator:
         trained = max((machine.samples_per_wall_s for machine in registered if machine.is_head), default=0.0)
         return RunView(
             run_id=self._run_id,
+            head=training.head,
             phase=training.phase,
             epoch=training.epoch,
             version=training.version,

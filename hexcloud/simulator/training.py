@@ -13,6 +13,7 @@ CHECKPOINT_EVERY = 20
 class Training:
     """State of the run. A head that starts begins an epoch at the last checkpoint and knows no other node."""
 
+    head: NodeId = field(default=NodeId(""))
     steps: int = 0
     samples_per_step: int = 1
     epoch: int = -1
@@ -45,8 +46,9 @@ class Training:
             return RunPhase.DONE
         return RunPhase.TRAINING if self.version else RunPhase.STARTING
 
-    def recover(self, steps: int, samples_per_step: int) -> None:
+    def recover(self, head: NodeId, steps: int, samples_per_step: int) -> None:
         """Begin an epoch on a new head."""
+        self.head = head
         self.steps, self.samples_per_step = steps, samples_per_step
         self.epoch += 1
         self.samples = float(self.checkpoint_version * samples_per_step)

@@ -36,9 +36,11 @@ HABITS: dict[str, tuple[float, ...]] = {
 """Weights of events, one drawn per history: some have slow loaders, some lose many leases, some recover often."""
 
 
-def terms(steps: int = 2, size: int = 2, eta: int = 1, replace_zero_variance: bool = True) -> Terms:
+def terms(steps: int = 2, size: int = 2, eta: int = 1, replace: bool = True) -> Terms:
     law = StalenessLaw(samples_per_step=steps * size, group_size=size, eta=eta)
-    return Terms(law=law, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace_zero_variance)
+    return Terms(
+        law=law, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace_zero_variance
+    )
 
 
 def prompts() -> Iterator[Prompt]:
@@ -472,7 +474,7 @@ def test_a_group_with_a_sample_too_old_is_dropped_at_once_and_its_other_leases_a
 
 
 def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
-    desk = Desk(terms(steps=1, size=1, eta=1, replace_zero_variance=False))
+    desk = Desk(terms(steps=1, size=1, eta=1, replace=False))
     (lease,) = desk.leases("a", 1)
     desk.step()
     (young,) = desk.leases("b", 1)
@@ -514,7 +516,7 @@ def test_a_group_without_variance_is_counted_and_replaced() -> None:
 
 
 def test_without_the_filter_a_group_without_variance_is_trained() -> None:
-    desk = Desk(terms(steps=1, size=2, eta=0, replace_zero_variance=False))
+    desk = Desk(terms(steps=1, size=2, eta=0, replace=False))
     desk.submit(*desk.leases("a", 2), reward=1.0)
     assert len(desk.admission.take()) == 1
 

@@ -22,7 +22,7 @@ def test_the_trainer_comes_first_and_counts_are_of_machines(planned: Planned) ->
 
 
 def test_a_saving_is_of_the_rivals_price(planned: Planned) -> None:
-    price = planned.running_usd_per_hour
+    price = planned.result.plan.allocation.usd_per_hour
     assert planned.saving(BaselineRow(name="twice", usd_per_hour=2 * price)) == pytest.approx(0.5)
     assert planned.saving(BaselineRow(name="unable", usd_per_hour=None)) is None
     assert all((planned.saving(row) or 0.0) >= -1e-3 for row in planned.baselines)

@@ -1,5 +1,10 @@
 import json
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,3 +64,67 @@ def test_only_a_known_run_is_resumed(cli: Callable[..., Any], store: SqliteStore
     said = cli("up", "--resume", "nobody", "--yes")
     assert said.code == 2
     assert "'nobody' is unknown: main-1" in said.err
+
+
+def hexcloud(home: Path, *arguments: str) -> dict[str, Any]:
+    """Run a command as a user does and return its JSON."""
+    argv = [sys.executable, "-m", "hexcloud.cli", *arguments, "--json"]
+    environment = os.environ | {"HEXCLOUD_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False, timeout=280
+    )
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> Iterator[Path]:
+    """Return a home whose runs have all ended afterwards, also when the test failed."""
+    home = tmp_path / "home"
+    yield home
+    hexcloud(home, "down")
+
+
+def await_step(home: Path, step: int) -> dict[str, Any]:
+    give_up = time.monotonic() + 200
+    while (status := hexcloud(home, "status"))["step"] < step:
+        assert time.monotonic() < give_up, status
+        time.sleep(1)
+    return status
+
+
+RUN = ("--cloud", "verda", "--cloud", "nebius", "--trace", "none", "--yes")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_whose_controller_is_killed_is_adopted_and_nothing_is_rented_twice(own_home: Path) -> None:
+    home = own_home
+    began = hexcloud(home, "up", *RUN, "--steps", "25", "--detach")
+    await_step(home, 2)
+    os.kill(began["pid"], signal.SIGKILL)
+    orphaned = hexcloud(home, "status")
+    assert not orphaned["is_controlled"]
+    report = hexcloud(home, "up", *RUN)
+    assert (report["run"], report["state"], report["steps"], report["nodes_left"]) == (began["run"], "done", 25, 0)
+    requested = [event for event in json_events(home) if event["kind"] == "node_requested"]
+    assert len(requested) == len(orphaned["nodes"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_finished_run_goes_on_from_its_checkpoint_and_a_user_ends_it(own_home: Path) -> None:
+    home = own_home
+    hexcloud(home, "up", *RUN, "--steps", "400", "--detach")
+    reached = await_step(home, 3)["step"]
+    ended = hexcloud(home, "down")
+    assert (ended["state"], ended["nodes_left"]) == ("done", 0)
+    more = hexcloud(home, "up", "--resume", "main", "--steps", str(ended["steps"] + 5), *RUN)
+    assert (more["state"], more["nodes_left"]) == ("done", 0)
+    assert more["steps"] == ended["steps"] + 5 > reached
+    assert Path(more["output"]).is_dir()
+
+
+def json_events(home: Path) -> list[dict[str, Any]]:
+    events: Any = hexcloud(home, "events")
+    return list(events)

@@ -8,7 +8,7 @@ from hexcloud.controller.observe import Seen, fleet_state, observe
 from hexcloud.controller.outside import EmulationPlan, Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import EngineError, MarketError, RateLimitError
-from hexcloud.domain.fleet import NodeStatus
+from hexcloud.domain.fleet import NodeId, NodeStatus
 from hexcloud.domain.messages import LinkReport
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.faults import Fault
@@ -65,6 +65,18 @@ def test_an_emulated_link_is_turned_back_into_the_planned_one(controller_of: Con
     [link] = fleet_state(seen, {}, ports).links
     assert link.gb_per_s == pytest.approx(1.0), "25 times as fast, with weights a thousandth in size"
     assert link.latency_ms == pytest.approx(10.0)
+
+
+def test_another_head_knows_nobody_even_in_the_same_epoch(controller_of: ControllerOf, ports_of: PortsOf) -> None:
+    sim = started(controller_of)
+    ports, memory = ports_of(sim), Memory()
+    seen = observe(sim.run, ports, memory)
+    memory.admitted.update(node.id for node in seen.nodes)
+    observe(sim.run, ports, memory)
+    assert memory.admitted, "the same coordinator keeps whom it admitted"
+    sim.cloud.training.head = NodeId("another")
+    observe(sim.run, ports, memory)
+    assert memory.admitted == set()
 
 
 def with_link(seen: Seen, gb_per_s: float, latency_ms: float) -> Seen:

@@ -1,4 +1,4 @@
-"""The docs tell the truth: their commands and code run, their links lead somewhere, every field and command is there."""
+"""The docs tell the truth: commands and code run, links lead somewhere, every field and command is there."""
 
 import re
 import shlex

@@ -48,6 +48,7 @@ BANNED_NAMES = {"utils", "common", "helpers", "base", "manager"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
 MAX_NESTING = 3
+BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 
 
 def place(module: Path) -> str:
@@ -66,6 +67,18 @@ def functions_of(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
+def nesting(node: ast.AST, level: int = 0) -> int:
+    """Deepest level of branches and loops below a node: `elif` is no deeper than `if`, and `with` does not count."""
+    deepest = level
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and field == "orelse" and len(value) == 1
+            deepest = max(deepest, nesting(child, level + (isinstance(child, BLOCKS) and not is_elif)))
+    return deepest
+
+
 @pytest.mark.parametrize("module", MODULES, ids=place)
 def test_module_keeps_the_house_rules(module: Path) -> None:
     source = module.read_text()
@@ -76,6 +89,7 @@ def test_module_keeps_the_house_rules(module: Path) -> None:
     for function in functions_of(tree):
         length = (function.end_lineno or 0) - function.lineno + 1
         assert length <= MAX_FUNCTION_LINES, f"{where}:{function.lineno} {function.name} has {length} lines"
+        assert nesting(function) <= MAX_NESTING, f"{where}:{function.lineno} {function.name} is nested too deeply"
     for name in imports_of(tree):
         library = name.split(".")[0]
         homes = HOMES.get(library)

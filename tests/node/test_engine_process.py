@@ -71,3 +71,31 @@ def test_a_closed_process_starts_no_engine(engine: EngineProcess, weights: Path)
     with pytest.raises(EngineError):
         engine.start(weights, 0)
     assert children() == []
+
+
+def test_a_warm_engine_is_the_one_that_serves(
+    engine: EngineProcess, weights: Path
+) -> None:
+    engine.warm_up()
+    (spare,) = children()
+    assert engine.start(weights, 3).info().version == 3
+    assert children() == [spare]
+    engine.start(weights, 4)
+    (another,) = children()
+    assert another != spare
+
+
+def test_a_warm_engine_that_died_is_an_engine_error_once(engine: EngineProcess, weights: Path) -> None:
+    engine.warm_up()
+    (spare,) = children()
+    spare.kill()
+    spare.wait()
+    with pytest.raises(EngineError, match="ended"):
+        engine.start(weights, 0)
+    assert engine.start(weights, 0).is_healthy()
+
+
+def test_a_warm_engine_nobody_needed_is_ended_too(engine: EngineProcess) -> None:
+    engine.warm_up()
+    engine.close()
+    assert children() == []

@@ -7,30 +7,24 @@ import psutil
 import pytest
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.node import trainer_process
 from hexcloud.node.trainer_process import LAST_WORDS_S, MAX_RESTARTS, TrainerProcess
 from hexcloud.runtime.coordinator import Coordinator
 
 
-def as_trainer(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr(trainer_process, "TRAINER", (sys.executable, "-c", code))
+def trainer_running(coordinator: Coordinator, directory: Path, code: str) -> TrainerProcess:
+    return TrainerProcess(coordinator, "http://127.0.0.1:1", directory, (sys.executable, "-c", code))
 
 
-def test_a_trainer_that_dies_is_restarted_and_given_up_in_the_end(
-    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_trainer(monkeypatch, "open('starts', 'a').write('x'); raise SystemExit(3)")
+def test_a_trainer_that_dies_is_restarted_and_given_up_in_the_end(coordinator: Coordinator, tmp_path: Path) -> None:
+    trainer = trainer_running(coordinator, tmp_path, "open('starts', 'a').write('x'); raise SystemExit(3)")
     with pytest.raises(EngineError, match="died 4 times"):
-        asyncio.run(TrainerProcess(coordinator, "http://127.0.0.1:1", tmp_path).run())
+        asyncio.run(trainer.run())
     assert (tmp_path / "starts").read_text() == "x" * (MAX_RESTARTS + 1)
 
 
-def test_a_trainer_that_ends_after_the_run_is_not_restarted(
-    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trainer_that_ends_after_the_run_is_not_restarted(coordinator: Coordinator, tmp_path: Path) -> None:
     coordinator.finish()
-    as_trainer(monkeypatch, "open('starts', 'a').write('x')")
-    asyncio.run(TrainerProcess(coordinator, "http://127.0.0.1:1", tmp_path).run())
+    asyncio.run(trainer_running(coordinator, tmp_path, "open('starts', 'a').write('x')").run())
     assert (tmp_path / "starts").read_text() == "x"
 
 
@@ -40,11 +34,8 @@ def test_a_trainer_gets_the_address_and_its_own_token_only(
     for name in ("HEXCLOUD_NODE_TOKEN", "HEXCLOUD_RUN_SECRET", "HEXCLOUD_CONTROLLER_TOKEN"):
         monkeypatch.setenv(name, name.lower())
     coordinator.finish()
-    as_trainer(
-        monkeypatch,
-        "import os; open('env', 'w').write(' '.join(sorted(k for k in os.environ if k.startswith('HEXCLOUD_'))))",
-    )
-    asyncio.run(TrainerProcess(coordinator, "http://127.0.0.1:1", tmp_path).run())
+    code = "import os; open('env', 'w').write(' '.join(sorted(k for k in os.environ if k.startswith('HEXCLOUD_'))))"
+    asyncio.run(trainer_running(coordinator, tmp_path, code).run())
     assert (tmp_path / "env").read_text().split() == ["HEXCLOUD_COORDINATOR_URL", "HEXCLOUD_NODE_TOKEN"]
 
 
@@ -56,16 +47,12 @@ def _wait_for_text(path: Path) -> None:
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_the_end_waits_for_last_words_but_not_for_long(
-    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
-) -> None:
+def test_the_end_waits_for_last_words_but_not_for_long(coordinator: Coordinator, tmp_path: Path, hears: bool) -> None:
     ignore = "" if hears else "signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-    as_trainer(
-        monkeypatch, f"import os, signal, time; {ignore} open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
-    )
+    code = f"import os, signal, time; {ignore} open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
 
     async def scene() -> None:
-        trainer = TrainerProcess(coordinator, "http://127.0.0.1:1", tmp_path)
+        trainer = trainer_running(coordinator, tmp_path, code)
         running = asyncio.create_task(trainer.run())
         await asyncio.to_thread(_wait_for_text, tmp_path / "pid")
         running.cancel()

@@ -1,14 +1,15 @@
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import RunPhase
 from hexcloud.simulator.training import Training
 
 
 def test_versions_are_whole_batches_and_checkpoints_every_twenty() -> None:
     training = Training()
-    training.recover(steps=100, samples_per_step=10)
+    training.recover(NodeId("head"), steps=100, samples_per_step=10)
     assert training.phase is RunPhase.STARTING
     training.train(215.0, wall_s=5.0)
     assert (training.version, training.checkpoint_version, training.phase) == (21, 20, RunPhase.TRAINING)
-    training.recover(steps=100, samples_per_step=10)
+    training.recover(NodeId("head"), steps=100, samples_per_step=10)
     assert (training.epoch, training.version) == (1, 20)
     training.train(10_000.0, wall_s=9.0)
     assert (training.version, training.is_over) == (100, True)

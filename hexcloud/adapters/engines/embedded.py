@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 
 import torch
@@ -175,7 +176,7 @@ async def _end_with_parent(parent_pid: int | None, server: uvicorn.Server) -> No
 def parse(argv: list[str] | None = None) -> Settings:
     """Read the command line; flags that SGLang has carry SGLang's names."""
     parser = argparse.ArgumentParser(prog="hexcloud.adapters.engines.embedded", description=__doc__)
-    parser.add_argument("--model-path", type=Path, required=True, help="folder with config.json, and weights if any")
+    parser.add_argument("--model-path", required=True, help="folder with config.json, and weights if any; -: on stdin")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--port-file", type=Path, help='where to write {"port": N} once it listens')
@@ -185,11 +186,15 @@ def parse(argv: list[str] | None = None) -> Settings:
     parser.add_argument("--random-seed", type=int, default=0)
     parser.add_argument("--parent-pid", type=int, help="end when this process is no longer the parent")
     args = parser.parse_args(argv)
+    # By now everything is imported: whoever has yet to fetch the weights starts us first and tells us later.
+    model_path = sys.stdin.readline().strip() if args.model_path == "-" else args.model_path
+    if not model_path:
+        parser.error("--model-path - was given and stdin ended without a path")
     if args.max_samples_per_s is not None and args.max_samples_per_s * args.mean_tokens_per_sample <= 0:
         parser.error("--max-samples-per-s and --mean-tokens-per-sample must be positive")
     capped = args.max_samples_per_s is not None
     return Settings(
-        model_path=args.model_path,
+        model_path=Path(model_path),
         host=args.host,
         port=args.port,
         port_file=args.port_file,

@@ -71,17 +71,26 @@ class LocalProvisioner:
         """
         with self._turn() as alive:
             directory = self._of(node_id)
-            if directory.intent() is None or directory.close() or node_id not in alive:
+            if directory.intent() is None:
+                processes.kill(directory)  # nothing, or a stray, of which nobody can note since when it ends
+                return
+            if directory.close() or node_id not in alive:
                 return
             if directory.stopping_since_wall_s() is None:
                 directory.mark_stopping(self._clock.wall_s())
                 processes.interrupt(directory)
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """Return the run's nodes that have a live process, or were asked for just now and may get one."""
+        """Return the run's nodes that have a live process, or were asked for just now and may get one.
+
+        Live processes of nodes whose directory is lost are among them: a machine is never forgotten.
+        """
         with self._turn() as alive:
-            mine = (intent for intent in self._intents() if intent.run_id == run_id)
-            return tuple(intent.node_id for intent in mine if intent.node_id in alive or self._may_begin(intent))
+            asked = {self._of(intent.node_id).path: intent for intent in self._intents()}
+            mine = (intent for intent in asked.values() if intent.run_id == run_id)
+            known = [intent.node_id for intent in mine if intent.node_id in alive or self._may_begin(intent)]
+            strays = (NodeId(path.name) for path in processes.below(self._root) - set(asked))
+            return tuple(sorted([*known, *strays]))
 
     @contextmanager
     def _turn(self) -> Iterator[dict[NodeId, Intent]]:

@@ -58,12 +58,22 @@ def spawn(node: NodeDir, command: Command) -> int:
 
 def living(nodes: Iterable[NodeDir]) -> dict[Path, list[psutil.Process]]:
     """Return the live processes of these nodes, by the node's directory; a node without any is left out."""
+    tagged = _tagged()
+    found = {node.path: _united(_first(node), tagged[node.path]) for node in nodes}
+    return {path: processes for path, processes in found.items() if processes}
+
+
+def below(root: Path) -> set[Path]:
+    """Return the directories right below a folder that live processes carry as their tag, also lost ones."""
+    return {path for path in _tagged() if path.parent == root}
+
+
+def _tagged() -> dict[Path, list[psutil.Process]]:
     tagged: dict[Path, list[psutil.Process]] = defaultdict(list)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):  # of another user, or gone meanwhile
             tagged[Path(_tag(process))].append(process)
-    found = {node.path: _united(_first(node), tagged[node.path]) for node in nodes}
-    return {path: processes for path, processes in found.items() if processes}
+    return tagged
 
 
 def _tag(process: psutil.Process) -> str:

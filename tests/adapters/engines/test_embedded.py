@@ -1,5 +1,6 @@
 """The engine's HTTP shapes, refusals and end, over a real socket."""
 
+import io
 import os
 import signal
 import subprocess
@@ -165,3 +166,13 @@ def test_a_speed_of_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         parse(["--model-path", "m", "--max-samples-per-s", "0"])
     assert "must be positive" in capsys.readouterr().err
+
+
+def test_a_path_on_stdin_is_waited_for_and_its_absence_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("weights/7\n"))
+    assert parse(["--model-path", "-"]).model_path == Path("weights/7")
+    with pytest.raises(SystemExit):
+        parse(["--model-path", "-"])
+    assert "stdin ended" in capsys.readouterr().err

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import sys
 import time
@@ -156,6 +157,18 @@ def test_children_that_left_the_group_are_ended_too(
     assert provisioner.list_nodes(RUN) == (nodes[0].id,)
     clock.at_s += GRACE_S + 1
     assert provisioner.list_nodes(RUN) == ()
+    assert alive(tmp_path, nodes[0]) == []
+
+
+def test_a_node_whose_directory_is_lost_is_not_forgotten(
+    provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path, clock: Any
+) -> None:
+    start(provisioner, tmp_path, nodes[0], offer, STUBBORN)
+    shutil.rmtree(tmp_path / "nodes")
+    other = LocalProvisioner(tmp_path, clock)
+    assert other.list_nodes(RUN) == (nodes[0].id,)
+    other.terminate(nodes[0].id)
+    assert other.list_nodes(RUN) == ()
     assert alive(tmp_path, nodes[0]) == []
 
 
