@@ -14,7 +14,8 @@ HEAD = """# The command line
 This page is generated: change the docstrings and options in `hexcloud/cli/`, then run `make docs`.
 
 Exit codes: 0 done; 1 refused or failed (no feasible plan, budget too small, run failed); 2 wrong input. With `--json`
-stdout holds one JSON document and nothing else, also for an error: `{"error": {"type": ..., "message": ...}}`.
+stdout holds one JSON document and nothing else, also for an error: `{"error": {"type": ..., "message": ...}}`; only an
+option that does not exist, or whose value cannot be read, is told on stderr alone.
 `HEXCLOUD_HOME` names the folder of the store and the runs (default `~/.hexcloud`).
 """
 
@@ -39,7 +40,7 @@ def _sections(name: str, command: Any) -> Iterator[str]:
 def _section(name: str, command: Any) -> str:
     arguments = [param for param in command.params if param.param_type_name == "argument"]
     options = [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
-    usage = " ".join([name, *(_metavar(param) for param in arguments), *(["[OPTIONS]"] if options else [])])
+    usage = " ".join([name, *(_usage(param) for param in arguments), *(["[OPTIONS]"] if options else [])])
     help_text = " ".join((command.help or "").split())
     lines = [f"## {name}", "", help_text, "", f"    {usage}", ""]
     if arguments or options:
@@ -48,6 +49,10 @@ def _section(name: str, command: Any) -> str:
         lines += [f"| `{', '.join(param.opts)}` | {param.help or ''} | {_default(param)} |" for param in options]
         lines.append("")
     return "\n".join(lines)
+
+
+def _usage(param: Any) -> str:
+    return _metavar(param) if param.required else f"[{_metavar(param)}]"
 
 
 def _metavar(param: Any) -> str:

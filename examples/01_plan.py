@@ -18,8 +18,8 @@ def main() -> None:
     """Print what each throughput costs and what it would be made with."""
     print(f"{'tok/s':>6}  {'USD/h':>6}  {'bound':>6}  {'USD/Mtok':>8}  machines")
     for target in TARGETS:
-        case = wiring.snapshot_case(RunSpec(target=target))
-        plan = make_plan(case.market, case.workload, case.policy, FleetState()).plan
+        given = wiring.snapshot_input(RunSpec(target=target))
+        plan = make_plan(given.market, given.workload, given.policy, FleetState()).plan
         price, made = plan.allocation.usd_per_hour, plan.forecast.tokens_per_s
         bound = plan.allocation.proof.lower_bound_usd_per_hour or 0.0
         usd_per_mtok = price / 3600 / made * 1e6

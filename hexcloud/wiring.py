@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.market import Market
+from hexcloud.domain.messages import POINTER_FILE
+from hexcloud.domain.metrics import METRICS_FILE
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunRecord, RunSpec, RunState
 from hexcloud.domain.target import parse_target
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
 
 DEFAULT_TARGET = "20k"
-"""What a run without target and without hourly cap aims at, trained tok/s."""
+"""What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
 LOCAL_STEPS_PER_WALL_S = 1.0
 """Speed of the emulated run: a step (256 samples of the tiny task) a second leaves two cores half idle."""
 LOCAL_WEIGHT_BYTES = 540_000.0
@@ -34,7 +36,7 @@ LOCAL_MAX_GANG_NODES = 1
 
 
 @dataclass(frozen=True)
-class Case:
+class PlanInput:
     """What a plan is made from."""
 
     market: Market
@@ -55,9 +57,12 @@ def open_store() -> "Store":
 
 
 def workload_of(spec: RunSpec) -> Workload:
-    """Return the RL job of a run. Raises ConfigError for a model nobody knows or a batch that is no whole groups."""
-    from hexcloud.adapters.files import find_model
+    """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
+    from hexcloud.adapters.files import find_model, suggest
+    from hexcloud.runtime.tasks import TASKS
 
+    if spec.task not in TASKS:
+        raise ConfigError(f"task: {spec.task!r} is unknown{suggest(spec.task, TASKS)}")
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(
@@ -76,10 +81,11 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
     from hexcloud.adapters.files import load_policy
 
     policy = load_policy(spec.policy)
-    asked = spec.target or (None if spec.max_usd_per_hour or policy.max_usd_per_hour else DEFAULT_TARGET)
+    cap = spec.max_usd_per_hour or policy.max_usd_per_hour
+    asked = spec.target or (None if cap or policy.target_samples_per_s else DEFAULT_TARGET)
     changes: dict[str, object] = {
         "target_samples_per_s": parse_target(asked, workload) if asked else policy.target_samples_per_s,
-        "max_usd_per_hour": spec.max_usd_per_hour or policy.max_usd_per_hour,
+        "max_usd_per_hour": cap,
         "budget_usd": spec.budget or policy.budget_usd,
         "clouds": spec.cloud or policy.clouds,
         "replan": spec.replan or policy.replan,
@@ -89,41 +95,37 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
     return policy.model_copy(update=changes)
 
 
-def snapshot_case(spec: RunSpec) -> Case:
+def snapshot_input(spec: RunSpec) -> PlanInput:
     """Return what `hexcloud plan` plans: the bundled snapshot as it stands. Raises ConfigError, MarketError."""
     from hexcloud.adapters.markets.snapshot import SnapshotMarket
 
     workload = workload_of(spec)
     policy = policy_of(spec, workload)
-    return Case(market=SnapshotMarket(policy.clouds).market(time.time()), workload=workload, policy=policy)
+    return PlanInput(market=SnapshotMarket(policy.clouds).market(time.time()), workload=workload, policy=policy)
 
 
-def fleet_case(spec: RunSpec, path: Path) -> Case:
-    """Return what `hexcloud plan --fleet FILE` plans: the user's own machines, for the most throughput.
-
-    Nothing else can be had when one of them dies, so no share of the throughput is asked to survive it.
-    """
+def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
+    """Return what `hexcloud plan --fleet FILE` plans: the user's own machines. No target: they do what they can."""
     from hexcloud.adapters.files import load_fleet
 
     workload = workload_of(spec)
-    policy = policy_of(spec, workload)
-    own = {"clouds": (), "survival_share": 0.0, "target_samples_per_s": None, "objective": Objective.MAX_THROUGHPUT}
-    return Case(market=load_fleet(path), workload=workload, policy=policy.model_copy(update=own))
+    policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
+    return PlanInput(market=load_fleet(path), workload=workload, policy=policy)
 
 
-def run_case(spec: RunSpec) -> Case:
+def run_input(spec: RunSpec) -> PlanInput:
     """Return what `hexcloud up` plans first: the same, within what the run's provider can start."""
-    case = snapshot_case(spec)
+    given = snapshot_input(spec)
     if spec.provider != "local":
         raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
-    return Case(
-        market=case.market,
-        workload=case.workload,
-        policy=case.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
+    return PlanInput(
+        market=given.market,
+        workload=given.workload,
+        policy=given.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
     )
 
 
-def new_run(spec: RunSpec, case: Case, samples_per_s: float) -> RunRecord:
+def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
     """Return the record of a run that starts now. `samples_per_s` is the planned throughput: it sets the clock's scale.
 
     Nothing is written and nothing is rented.
@@ -134,16 +136,25 @@ def new_run(spec: RunSpec, case: Case, samples_per_s: float) -> RunRecord:
     return RunRecord(
         id=run_id,
         spec=spec,
-        workload=case.workload,
-        policy=case.policy,
+        workload=given.workload,
+        policy=given.policy,
         state=RunState.RUNNING,
         created_wall_s=now,
         clock_origin_run_s=now,
         clock_origin_wall_s=now,
-        clock_scale=case.workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s,
+        clock_scale=given.workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s,
         run_dir=str(run_dir),
         output=str(Path(spec.output).absolute()) if spec.output else str(run_dir / "output"),
     )
+
+
+def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:
+    """Return a run with another cap on its whole spend; None leaves it as it is."""
+    if budget_usd is None:
+        return run
+    spec = run.spec.model_copy(update={"budget": budget_usd})
+    policy = run.policy.model_copy(update={"budget_usd": budget_usd})
+    return run.model_copy(update={"spec": spec, "policy": policy})
 
 
 def resumed_run(old: RunRecord, steps: int | None) -> RunRecord:
@@ -202,7 +213,7 @@ def coordinator(run: RunRecord) -> "Coordinator":
 
     keys = secrets_of(run)
     credentials = Credentials(run_id=run.id, secret=keys.run_secret, token=keys.controller_token)
-    return HttpCoordinator(Path(run.run_dir) / "coordinator.json", credentials)
+    return HttpCoordinator(Path(run.run_dir) / POINTER_FILE, credentials)
 
 
 def clock(run: RunRecord) -> "Clock":
@@ -255,6 +266,6 @@ def report_of(run_id: RunId) -> "Report":
         ledger=store.ledger(run_id),
         nodes=store.nodes(run_id),
         view=store.view(run_id),
-        steps=read_steps(Path(run.run_dir) / "metrics.jsonl"),
+        steps=read_steps(Path(run.run_dir) / METRICS_FILE),
     )
     return build_report(facts)

@@ -16,25 +16,33 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_without_target_or_cap_gets_the_default_target() -> None:
-    case = wiring.snapshot_case(RunSpec())
-    assert case.policy.objective is Objective.MIN_COST
-    assert case.policy.target_samples_per_s == pytest.approx(20_000 / case.workload.tokens_per_sample)
+    given = wiring.snapshot_input(RunSpec())
+    assert given.policy.objective is Objective.MIN_COST
+    assert given.policy.target_samples_per_s == pytest.approx(20_000 / given.workload.tokens_per_sample)
 
 
 def test_a_cap_alone_asks_for_the_most_throughput() -> None:
-    case = wiring.snapshot_case(RunSpec(max_usd_per_hour=25))
-    assert case.policy.objective is Objective.MAX_THROUGHPUT
-    assert case.policy.target_samples_per_s is None
+    given = wiring.snapshot_input(RunSpec(max_usd_per_hour=25))
+    assert given.policy.objective is Objective.MAX_THROUGHPUT
+    assert given.policy.target_samples_per_s is None
+
+
+def test_a_policys_own_target_counts_before_the_default_and_after_the_runs(tmp_path: Path) -> None:
+    policy = tmp_path / "mine.yaml"
+    policy.write_text("target_samples_per_s: 7\n")
+    assert wiring.snapshot_input(RunSpec(policy=str(policy))).policy.target_samples_per_s == 7
+    own = RunSpec(policy=str(policy), target="3 samples/s")
+    assert wiring.snapshot_input(own).policy.target_samples_per_s == 3
 
 
 def test_the_runs_own_fields_win_over_the_policys() -> None:
     spec = RunSpec(policy="budget_cap", budget=50, cloud=("aws",), replan=ReplanSchedule(every="5m"))
-    policy = wiring.snapshot_case(spec).policy
+    policy = wiring.snapshot_input(spec).policy
     assert (policy.budget_usd, policy.clouds, policy.replan.every) == (50, ("aws",), "5m")
 
 
 def test_only_the_clouds_asked_for_are_in_the_market() -> None:
-    offers = wiring.snapshot_case(RunSpec(cloud=("verda", "nebius"))).market.offers
+    offers = wiring.snapshot_input(RunSpec(cloud=("verda", "nebius"))).market.offers
     assert {offer.cloud for offer in offers} == {"verda", "nebius"}
 
 
@@ -43,6 +51,7 @@ def test_only_the_clouds_asked_for_are_in_the_market() -> None:
     [
         (RunSpec(model="Qwen2.5-7C"), "did you mean"),
         (RunSpec(batch=100, group=8), "multiple of group"),
+        (RunSpec(task="sort_digit"), "task: 'sort_digit' is unknown; did you mean sort_digits"),
         (RunSpec(cloud=("asw",)), "did you mean"),
         (RunSpec(target="fast"), "not a throughput"),
         (RunSpec(policy="cheepest"), "did you mean"),
@@ -51,24 +60,32 @@ def test_only_the_clouds_asked_for_are_in_the_market() -> None:
 )
 def test_what_cannot_be_wired_is_refused_in_words(spec: RunSpec, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        wiring.run_case(spec)
+        wiring.run_input(spec)
 
 
 def test_the_clocks_scale_makes_one_step_a_wall_second() -> None:
     spec = RunSpec(target="10 samples/s")
-    run = wiring.new_run(spec, wiring.run_case(spec), samples_per_s=10.0)
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
     assert run.clock_scale == pytest.approx(25.6)
     assert not Path(run.run_dir).exists(), "a record is no run yet"
 
 
 def test_a_resumed_run_goes_on_where_its_clock_stood() -> None:
     spec = RunSpec()
-    run = wiring.new_run(spec, wiring.run_case(spec), samples_per_s=10.0)
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
     again = wiring.resumed_run(run, steps=900)
     assert again.id == run.id
     assert again.spec.steps == 900
     assert again.clock_origin_run_s == run.clock_origin_run_s
     assert again.clock_origin_wall_s >= run.clock_origin_wall_s
+
+
+def test_another_budget_is_the_runs_and_its_policys(tmp_path: Path) -> None:
+    spec = RunSpec(budget=5)
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
+    richer = wiring.with_budget(run, 50)
+    assert (richer.spec.budget, richer.policy.budget_usd) == (50, 50)
+    assert wiring.with_budget(run, None) == run
 
 
 def test_the_users_own_machines_are_a_market_of_their_own(tmp_path: Path) -> None:
@@ -77,6 +94,6 @@ def test_the_users_own_machines_are_a_market_of_their_own(tmp_path: Path) -> Non
         "- {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, zone: a}\n"
         "- {name: small, gpu: L40S, gpu_count: 4, network_gb_per_s: 10, zone: a}\n"
     )
-    case = wiring.fleet_case(RunSpec(), fleet)
-    assert len(case.market.offers) == 2
-    assert case.policy.objective is Objective.MAX_THROUGHPUT
+    given = wiring.fleet_input(RunSpec(target="20k"), fleet)
+    assert len(given.market.offers) == 2
+    assert given.policy.target_samples_per_s is None, "a fleet does what it can"

@@ -9,7 +9,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
-from hexcloud.domain.pointer import verify_pointer
+from hexcloud.domain.pointer import parse_pointer
 
 TIMEOUT_S = 3.0
 """A coordinator answers from memory; one that takes longer is treated as silent for this turn."""
@@ -101,11 +101,11 @@ class HttpCoordinator:
 
     def _read_pointer(self) -> Pointer:
         try:
-            pointer = Pointer.model_validate_json(self._path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise EngineError(f"{self._path}: no pointer to the coordinator yet: {error}") from error
-        if pointer.run_id != self._credentials.run_id or not verify_pointer(pointer, self._credentials.secret):
-            raise EngineError(f"{self._path}: the pointer was not signed for run {self._credentials.run_id}")
+            pointer = parse_pointer(self._path.read_bytes(), self._credentials.run_id, self._credentials.secret)
+        except OSError as error:
+            raise EngineError(f"{self._path}: no pointer to the coordinator (yet): {error}") from error
+        except EngineError as error:
+            raise EngineError(f"{self._path}: {error}") from error
         if self._pointer is not None and pointer.epoch < self._pointer.epoch:
             raise EngineError(
                 f"{self._path}: the pointer is of epoch {pointer.epoch}; epoch {self._pointer.epoch} was seen"

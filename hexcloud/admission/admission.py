@@ -53,7 +53,7 @@ class Granted(NamedTuple):
     must_load: bool = False
 
 
-class Verdict(StrEnum):
+class Receipt(StrEnum):
     """What became of a submitted sample."""
 
     ACCEPTED = "accepted"
@@ -168,23 +168,23 @@ class Admission:
             self._end(lease, LeaseEnd.LOST, is_told=True)
         return len(late)
 
-    def submit(self, worker: str, sample: Sample) -> Verdict:
+    def submit(self, worker: str, sample: Sample) -> Receipt:
         """Take a finished sample. Idempotent: a repetition finds its lease ended and changes nothing."""
         lease = self._leases.held(sample.lease, sample.attempt, worker)
         if lease is None:
-            return Verdict.LATE
+            return Receipt.LATE
         if not self._fits(sample, lease):
             self._end(lease, LeaseEnd.LOST)
-            return Verdict.REFUSED
+            return Receipt.REFUSED
         if sample.oldest_version < self._law.oldest_trainable(self.next_step):
             self._restart(lease)
-            return Verdict.TOO_OLD
+            return Receipt.TOO_OLD
         self._leases.end(lease, LeaseEnd.SAMPLE)
         group = self._groups.live[lease.group]
         group.add(sample)
         if group.is_complete:
             self._close(group)
-        return Verdict.ACCEPTED
+        return Receipt.ACCEPTED
 
     def take(self) -> tuple[Group, ...]:
         """Return the next training batch, or nothing when it is not complete; the same one until `publish`."""

@@ -43,7 +43,7 @@ def list_offers(
     _table(kept)
 
 
-@app.command("show")
+@app.command("show", short_help="Show all that is known of one name.")
 def show(
     name: Annotated[str, typer.Argument(help="A GPU, a model, or an offer's id or instance type (* is any text).")],
     as_json: AsJson = False,

@@ -28,8 +28,10 @@ def _money(picture: Picture) -> str:
     budget = picture.run.policy.budget_usd
     spent = f"spent {picture.spent_usd:.2f}" + (f" of {budget:.2f} USD" if budget else " USD")
     rivals = [row for row in picture.baselines if row.usd_per_hour][:_RIVALS_SHOWN]
-    savings = (f"{1 - picture.usd_per_hour / (row.usd_per_hour or 1):.0%} under {row.name}" for row in rivals)
-    return f"plan {picture.usd_per_hour:.2f} USD/h, {', '.join(savings) or 'no rival'}; {spent}"
+    first = picture.first_usd_per_hour
+    savings = [f"{1 - first / (row.usd_per_hour or 1):.0%} under {row.name}" for row in rivals] if first else []
+    began = f", at the start {', '.join(savings)}" if savings else ""
+    return f"plan {picture.usd_per_hour:.2f} USD/h{began}; {spent}"
 
 
 def _figures(picture: Picture) -> str:

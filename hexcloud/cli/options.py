@@ -24,9 +24,9 @@ Clouds = Annotated[
 ]
 RunFile = Annotated[Path | None, typer.Option("--run", help="A run.yaml; other options win over it.")]
 RunName = Annotated[
-    str | None, typer.Argument(metavar="[RUN]", help="Id, its beginning, or name of a run.", show_default="the newest")
+    str | None, typer.Argument(metavar="RUN", help="Id, its beginning, or name of a run.", show_default="the newest")
 ]
-StartFile = Annotated[Path | None, typer.Argument(metavar="[RUN.yaml]", help="The run; options win over it.")]
+StartFile = Annotated[Path | None, typer.Argument(metavar="RUN.yaml", help="The run; options win over it.")]
 Steps = Annotated[int | None, typer.Option("--steps", help="Training steps.", show_default="400")]
 Budget = Annotated[float | None, typer.Option("--budget", help="USD for the whole run, teardown included.")]
 Output = Annotated[
@@ -37,7 +37,10 @@ TraceName = Annotated[
 ]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the run.", show_default="main")]
 Resume = Annotated[
-    str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run from its last checkpoint.")
+    str | None,
+    typer.Option(
+        "--resume", metavar="RUN", help="Go on with this run from its last checkpoint; --steps and --budget change it."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Leave the run to a process in the background.")]

@@ -25,6 +25,9 @@ class Picture:
     spent_usd: float
     events: tuple["Event", ...]
     baselines: tuple["BaselineRow", ...]
+    """What simpler buyers would have paid when the run began, all terms."""
+    first_usd_per_hour: float | None
+    """The run's first plan in the same terms, USD/h."""
 
     @property
     def target_tokens_per_s(self) -> float | None:
@@ -53,7 +56,7 @@ class Picture:
 
 def take(store: "Store", run_id: "RunId") -> Picture:
     """Read a run. Raises StoreError, and ConfigError when there is no such run."""
-    from hexcloud.controller.report import BASELINES, read_baselines
+    from hexcloud.controller.report import BASELINES, read_baselines, read_first_price
     from hexcloud.domain.errors import ConfigError
     from hexcloud.domain.fleet import NodeStatus
 
@@ -71,6 +74,7 @@ def take(store: "Store", run_id: "RunId") -> Picture:
         spent_usd=store.spent_usd(run_id),
         events=events,
         baselines=read_baselines(kept[-1]) if kept else (),
+        first_usd_per_hour=read_first_price(kept[-1]) if kept else None,
     )
 
 

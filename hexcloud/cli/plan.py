@@ -12,7 +12,7 @@ from hexcloud.cli.spec import spec_of
 
 if TYPE_CHECKING:
     from hexcloud.planner.explain import WhyNot
-    from hexcloud.wiring import Case
+    from hexcloud.wiring import PlanInput
 
 
 def plan(
@@ -26,14 +26,17 @@ def plan(
     ] = None,
     why: Annotated[
         str | None,
-        typer.Option("--why", help="Say why this offer or instance type (* is any text) is not in the plan."),
+        typer.Option("--why", help="Say why this offer or instance type (* is any text) is not in the market's plan."),
     ] = None,
     run: RunFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the cheapest fleet for a target, its price, its proof and what simpler buyers pay. Rents nothing."""
     from hexcloud import wiring
+    from hexcloud.domain.errors import ConfigError
 
+    if fleet and why:
+        raise ConfigError("--why asks about the market's offers and --fleet plans without them: use one of the two")
     options: dict[str, object] = {
         "model": model,
         "target": target_throughput,
@@ -42,9 +45,9 @@ def plan(
         "cloud": cloud,
     }
     spec = spec_of(run, options)
-    case = wiring.fleet_case(spec, fleet) if fleet else wiring.snapshot_case(spec)
-    planned = make(case, spec.target, is_own_fleet=fleet is not None)
-    answer = _why(why, case) if why else None
+    given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
+    planned = make(given, spec.target, is_own_fleet=fleet is not None)
+    answer = _why(why, given) if why else None
     if as_json:
         print_json(plan_fields(planned) | ({"why": answer.model_dump(mode="json")} if answer else {}))
         return
@@ -54,7 +57,7 @@ def plan(
         out.print(f"\nwhy not {why}: {answer.reason}")
 
 
-def _why(pattern: str, case: "Case") -> "WhyNot":
+def _why(pattern: str, given: "PlanInput") -> "WhyNot":
     from hexcloud.planner.explain import why_not
 
-    return why_not(pattern, case.market, case.workload, case.policy)
+    return why_not(pattern, given.market, given.workload, given.policy)

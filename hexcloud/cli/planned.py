@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
     from hexcloud.domain.workload import Workload
-    from hexcloud.wiring import Case
+    from hexcloud.wiring import PlanInput
 
 _BASELINES_SHOWN = 6
 _REJECTIONS_SHOWN = 8
@@ -37,7 +37,7 @@ class Line:
 class Planned:
     """A plan and everything a user is told about it."""
 
-    case: "Case"
+    given: "PlanInput"
     result: "PlanResult"
     baselines: tuple["BaselineRow", ...]
     solve_s: float
@@ -53,8 +53,8 @@ class Planned:
         return None if not row.usd_per_hour else 1 - self.result.plan.allocation.usd_per_hour / row.usd_per_hour
 
 
-def make(case: "Case", asked: str | None, is_own_fleet: bool = False) -> Planned:
-    """Plan a case: on the market, or (`is_own_fleet`) by splitting the user's own machines between the roles.
+def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False) -> Planned:
+    """Make a plan: on the market, or (`is_own_fleet`) by splitting the user's own machines between the roles.
 
     Raises RefusedError with the nearest feasible target, in the unit in which the user asked.
     """
@@ -66,12 +66,13 @@ def make(case: "Case", asked: str | None, is_own_fleet: bool = False) -> Planned
     begun = time.perf_counter()
     try:
         if is_own_fleet:
-            return Planned(case, split_fleet(case.market, case.workload, case.policy), (), time.perf_counter() - begun)
-        result = make_plan(case.market, case.workload, case.policy, FleetState())
+            result = split_fleet(given.market, given.workload, given.policy)
+            return Planned(given, result, (), time.perf_counter() - begun)
+        result = make_plan(given.market, given.workload, given.policy, FleetState())
     except InfeasibleError as error:
-        raise _in_users_words(error, case, asked) from error
+        raise _in_users_words(error, given, asked) from error
     solve_s = time.perf_counter() - begun
-    return Planned(case, result, baselines(case.market, case.workload, case.policy), solve_s)
+    return Planned(given, result, baselines(given.market, given.workload, given.policy), solve_s)
 
 
 def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
@@ -94,14 +95,14 @@ def plan_fields(planned: Planned) -> dict[str, object]:
     """Return the answer of `plan --json`."""
     from hexcloud.planner.explain import rejected_counts
 
-    case, plan = planned.case, planned.result.plan
-    target = case.policy.target_samples_per_s
+    given, plan = planned.given, planned.result.plan
+    target = given.policy.target_samples_per_s
     return {
         "cost_usd_per_hour": plan.allocation.usd_per_hour,
         "lower_bound_usd_per_hour": plan.allocation.proof.lower_bound_usd_per_hour,
         "gap": plan.allocation.proof.gap,
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
-        "target_tokens_per_s": target and target * case.workload.tokens_per_sample,
+        "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
         "allocation": [
             {"offer": line.offer, "role": line.role.value, "count": line.count, "usd_per_hour": line.usd_per_hour}
             for line in allocation_lines(plan)
@@ -111,7 +112,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
         "solve_s": planned.solve_s,
-        "as_of": newest_price(case.market).isoformat(),
+        "as_of": newest_price(given.market).isoformat(),
     }
 
 
@@ -141,7 +142,7 @@ def spell_target(samples_per_s: float, workload: "Workload", like: str | None) -
 def _machines(planned: Planned) -> "RenderableType":
     from rich.table import Table
 
-    market = planned.case.market
+    market = planned.given.market
     table = Table(title=f"Plan at prices of {newest_price(market):%Y-%m-%d}", title_justify="left")
     table.add_column("offer", overflow="fold")
     table.add_column("role")
@@ -162,12 +163,12 @@ def _sums(planned: Planned) -> str:
     )
     bound = allocation.proof.lower_bound_usd_per_hour
     proof = "" if bound is None else f"; no plan is under {bound:.2f} (gap {allocation.proof.gap:.2%})"
-    target = planned.case.policy.target_samples_per_s
-    wanted = "" if target is None else f" of {target * planned.case.workload.tokens_per_sample:.0f} wanted"
+    target = planned.given.policy.target_samples_per_s
+    wanted = "" if target is None else f" of {target * planned.given.workload.tokens_per_sample:.0f} wanted"
     return (
         f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
-        f"staleness   {forecast.staleness:.1f} of {planned.case.workload.eta} versions expected\n"
+        f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
         f"solved in   {planned.solve_s:.2f} s"
     )
 
@@ -192,15 +193,16 @@ def _rejected(planned: Planned) -> str:
 
     counts = rejected_counts(planned.result.rejections)
     shown = ", ".join(f"{count} {rule}" for rule, count in list(counts.items())[:_REJECTIONS_SHOWN])
-    return f"not in the plan: {shown or 'nothing'} (--why OFFER says more)"
+    more = " (--why OFFER says more)" if planned.baselines else ""  # on the market, not in one's own fleet
+    return f"not in the plan: {shown or 'nothing'}{more}"
 
 
-def _in_users_words(error: InfeasibleError, case: "Case", asked: str | None) -> RefusedError:
+def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | None) -> RefusedError:
     from hexcloud.planner.explain import rule_in_words
 
-    workload = case.workload
+    workload = given.workload
     rows = [f"  {rule}: {rule_in_words(rule)}" for rule in error.rules]
-    target = case.policy.target_samples_per_s
+    target = given.policy.target_samples_per_s
     head = f"no plan makes {spell_target(target, workload, asked)}" if target and rows else str(error)
     nearest = spell_target(error.nearest_samples_per_s, workload, asked)
     fields: dict[str, object] = {"rules": list(error.rules)}

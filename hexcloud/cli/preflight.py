@@ -73,8 +73,8 @@ def _solver() -> tuple[bool, str]:
     from hexcloud.domain.run import RunSpec
     from hexcloud.planner.plan import make_plan
 
-    case = wiring.snapshot_case(RunSpec())
-    plan = make_plan(case.market, case.workload, case.policy, FleetState()).plan
+    given = wiring.snapshot_input(RunSpec())
+    plan = make_plan(given.market, given.workload, given.policy, FleetState()).plan
     return True, f"the default plan costs {plan.allocation.usd_per_hour:.2f} USD/h"
 
 

@@ -109,9 +109,14 @@ def _losses(found: "Report") -> "RenderableType | None":
 
 
 def _rivals(found: "Report") -> "RenderableType | None":
+    from hexcloud.controller.report import FIRST_PLAN
+
     able = [(row.name, row.usd_per_hour) for row in found.baselines if row.usd_per_hour is not None]
-    rows = [(name, f"{usd_per_hour:.2f}") for name, usd_per_hour in able]
-    return _table("What simpler buyers would have paid at the start", ("buyer", "USD/h"), rows)
+    own = found.first_usd_per_hour
+    rows = [(FIRST_PLAN, f"{own:.2f}")] if own is not None and able else []
+    rows += [(name, f"{usd_per_hour:.2f}") for name, usd_per_hour in able]
+    terms = "rent, egress, start-up over the horizon and expected losses"
+    return _table(f"What simpler buyers would have paid at the start ({terms})", ("buyer", "USD/h"), rows)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> "RenderableType | None":

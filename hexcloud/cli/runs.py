@@ -157,6 +157,9 @@ def _list(pictures: list[Picture], as_json: bool) -> None:
     if as_json:
         print_json([_fields(picture) for picture in pictures])
         return
+    if not pictures:
+        say("there is no run yet; `hexcloud up` starts one")
+        return
     from rich.table import Table
 
     table = Table("run", "state", "step", "nodes", "spent USD", "reason", box=None)

@@ -49,6 +49,14 @@ class Asking:
     """A machine reads stdout: words go to stderr."""
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What may change when a run goes on; None: nothing."""
+
+    steps: int | None
+    budget_usd: float | None
+
+
 def up(
     run_file: StartFile = None,
     target_throughput: Target = None,
@@ -77,7 +85,7 @@ def up(
     options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget}
     spec = spec_of(run_file, options | {"output": output and str(output), "trace": trace})
     asking = Asking(yes, as_json)
-    run = _resumed(resume, steps, store, asking) if resume else _adoptable(spec, store)
+    run = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
     if run is None:
         run = _begin(spec, store, asking)
     if detach:
@@ -101,14 +109,16 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     from hexcloud.controller.outside import Timing
     from hexcloud.controller.report import baselines_event
 
-    case = wiring.run_case(spec)
-    planned = make(case, spec.target)
-    run = wiring.new_run(spec, case, planned.result.plan.allocation.samples_per_s)
-    require_budget(planned.result.plan, case.market, run, Timing())
+    given = wiring.run_input(spec)
+    planned = make(given, spec.target)
+    run = wiring.new_run(spec, given, planned.result.plan.allocation.samples_per_s)
+    require_budget(planned.result.plan, given.market, run, Timing())
     _ask(planned, run, asking)
     wiring.run_dir(run).create()
     store.save_run(run)
-    store.add_event(run.id, baselines_event(planned.baselines, run.clock_origin_run_s, run.created_wall_s))
+    first_usd_per_hour = planned.result.plan.allocation.usd_per_hour
+    at_s, wall_s = run.clock_origin_run_s, run.created_wall_s
+    store.add_event(run.id, baselines_event(planned.baselines, first_usd_per_hour, at_s, wall_s))
     return run
 
 
@@ -130,16 +140,24 @@ def _ask(planned: Planned, run: "RunRecord", asking: Asking) -> None:
     typer.confirm("Rent these machines?", abort=True, err=True)
 
 
-def _resumed(name: str, steps: int | None, store: "Store", asking: Asking) -> "RunRecord":
-    """Return the run to go on with: one that ended begins anew from its checkpoint, any other is adopted as it is."""
+def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "RunRecord":
+    """Return the run to go on with: one that ended begins anew from its checkpoint, any other is adopted."""
     from hexcloud import wiring
+    from hexcloud.controller.budget import require_budget
+    from hexcloud.controller.outside import Timing
     from hexcloud.controller.reconcile import ENDED
 
-    run = find_run(store, name)
+    old = find_run(store, name)
+    run = wiring.with_budget(old, changes.budget_usd)
     if run.state not in ENDED:
+        _refuse_if_controlled(run)
+        if run != old:
+            store.save_run(run)
         return run
-    run = wiring.resumed_run(run, steps)
-    _ask(make(wiring.run_case(run.spec), run.spec.target), run, asking)
+    run = wiring.resumed_run(run, changes.steps)
+    planned = make(wiring.run_input(run.spec), run.spec.target)
+    require_budget(planned.result.plan, planned.given.market, run, Timing(), store.spent_usd(run.id))
+    _ask(planned, run, asking)
     store.save_run(run)
     say(f"run {run.id} goes on from its last checkpoint")
     return run
@@ -147,20 +165,25 @@ def _resumed(name: str, steps: int | None, store: "Store", asking: Asking) -> "R
 
 def _adoptable(spec: "RunSpec", store: "Store") -> "RunRecord | None":
     """Return the run of this name that has not ended, if its controller died. Raises when it is alive."""
-    from hexcloud.cli.drive import is_controlled
     from hexcloud.controller.reconcile import ENDED
-    from hexcloud.domain.errors import ConfigError
 
     run = next((run for run in store.runs() if run.spec.name == spec.name and run.state not in ENDED), None)
     if run is None:
         return None
-    if is_controlled(run):
-        raise ConfigError(
-            f"run {run.id} of the name {spec.name!r} is going on: `hexcloud attach {run.id}` shows it, "
-            "`hexcloud down` ends it, --name gives another run another name"
-        )
+    _refuse_if_controlled(run)
     say(f"adopting run {run.id}: its controller is gone, its machines and its settings are kept")
     return run
+
+
+def _refuse_if_controlled(run: "RunRecord") -> None:
+    from hexcloud.cli.drive import is_controlled
+    from hexcloud.domain.errors import ConfigError
+
+    if is_controlled(run):
+        raise ConfigError(
+            f"run {run.id} of the name {run.spec.name!r} is going on: `hexcloud attach {run.id}` shows it, "
+            f"`hexcloud down {run.id}` ends it, --name gives another run another name"
+        )
 
 
 def _detach(run: "RunRecord", as_json: bool) -> None:

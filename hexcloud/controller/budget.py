@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Timing
 from hexcloud.controller.prices import Prices
+from hexcloud.domain.command import CHECKPOINT_EVERY
 from hexcloud.domain.errors import BudgetError
 from hexcloud.domain.fleet import Node, NodeStatus
 from hexcloud.domain.market import Market
@@ -18,8 +19,6 @@ from hexcloud.domain.plan import ExecutionPlan
 from hexcloud.domain.run import RunRecord
 
 SECONDS_PER_HOUR = 3600.0
-CHECKPOINT_STEPS = 20
-"""Steps between two checkpoints: a run that cannot pay for these leaves nothing behind."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +113,25 @@ def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timin
     """Return the least spend that makes sense: start-up, one checkpoint interval or spend lease, and teardown."""
     prices = Prices(market, {slot.offer_id: slot.usd_per_hour for slot in plan.placement.slots})
     usd_per_hour = sum(prices.ceiling(slot.offer_id) for slot in plan.placement.slots)
-    work_s = max(CHECKPOINT_STEPS * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
+    # A run that cannot pay for the way to a checkpoint leaves nothing behind.
+    work_s = max(CHECKPOINT_EVERY * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
     end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.teardown_s) * run.clock_scale
     return usd_per_hour * (market.calibration.startup_s + work_s + end_s) / SECONDS_PER_HOUR
 
 
-def require_budget(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing) -> None:
-    """Raise BudgetError when the run's budget cannot pay the least sensible run; call it before anything is rented."""
+def require_budget(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing, spent_usd: float = 0.0) -> None:
+    """Raise BudgetError when the run's budget cannot pay the least sensible run; call it before anything is rented.
+
+    `spent_usd` is what a resumed run has spent already: budget and `least_usd` of the error are of the whole run.
+    """
     cap, least = run.policy.budget_usd, least_usd(plan, market, run, timing)
-    if cap is not None and cap < least:
-        raise BudgetError(
-            f"budget {cap:.2f} USD buys nothing useful: start-up, the first checkpoint and teardown of "
-            f"{len(plan.placement.slots)} machines take up to {least:.2f} USD; raise the budget or lower the target",
-            least_usd=least,
-        )
+    if cap is None or cap - spent_usd >= least:
+        return
+    spent = f", of which {spent_usd:.2f} are spent," if spent_usd else ""
+    in_all = f", {spent_usd + least:.2f} in all" if spent_usd else ""
+    raise BudgetError(
+        f"budget {cap:.2f} USD{spent} buys nothing useful: start-up, a checkpoint and teardown of "
+        f"{len(plan.placement.slots)} machines take up to {least:.2f} USD{in_all}; raise the budget or "
+        "lower the target",
+        least_usd=spent_usd + least,
+    )

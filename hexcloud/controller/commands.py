@@ -1,13 +1,14 @@
 """Commands: from a slot of the plan to what its machine must run. Secrets go into the environment and nowhere else."""
 
+from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import EmulationPlan, Ports
 from hexcloud.domain.command import Command, Emulation, NodeSpec
 from hexcloud.domain.fleet import Node
-from hexcloud.domain.plan import ExecutionPlan, Role, Slot
-from hexcloud.domain.run import RunRecord
+from hexcloud.domain.plan import ExecutionPlan, Role, Slot, WeightRoute
+from hexcloud.planner.distance import link_spec, scope_between
 
 
-def command_for(node: Node, slot: Slot, plan: ExecutionPlan, run: RunRecord, ports: Ports) -> Command:
+def command_for(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Ports) -> Command:
     """Return the command of one node in its slot."""
     secrets = {
         "HEXCLOUD_NODE_TOKEN": ports.secrets.node_token(node.id),
@@ -20,16 +21,13 @@ def command_for(node: Node, slot: Slot, plan: ExecutionPlan, run: RunRecord, por
         argv=(ports.python, "-m", "hexcloud.node", slot.role.value),
         env={},
         secrets=secrets,
-        files={"node.json": node_spec(node, slot, plan, run, ports).model_dump_json()},
+        files={"node.json": node_spec(node, slot, plan, seen, ports).model_dump_json()},
     )
 
 
-def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, run: RunRecord, ports: Ports) -> NodeSpec:
+def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Ports) -> NodeSpec:
     """Return who the node is and what it does."""
-    emulation, workload = ports.emulation, run.workload
-    slots = slot.rollout.slots if slot.rollout else 0
-    if emulation and emulation.max_slots is not None:
-        slots = min(slots, emulation.max_slots)
+    run, workload = seen.run, seen.run.workload
     return NodeSpec(
         run_id=run.id,
         node_id=node.id,
@@ -37,7 +35,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, run: RunRecord, ports
         role=slot.role,
         task=run.spec.task,
         seed=run.spec.seed,
-        slots=slots,
+        slots=slot.rollout.slots if slot.rollout else 0,
         samples_per_step=workload.samples_per_step,
         group_size=workload.group_size,
         eta=workload.eta,
@@ -47,21 +45,30 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, run: RunRecord, ports
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
-        emulation=emulate(slot, plan, run, emulation) if emulation else None,
+        emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
 
 
-def emulate(slot: Slot, plan: ExecutionPlan, run: RunRecord, emulation: EmulationPlan) -> Emulation:
+def emulate(slot: Slot, plan: ExecutionPlan, seen: Seen, emulation: EmulationPlan) -> Emulation:
     """Return the caps that make a local process as fast, in fast motion, as the planned machine.
 
     A transfer that takes d run seconds shall take d / clock_scale wall seconds: the planned bandwidth shrinks with the
-    weights (local bytes over planned bytes) and grows with the scale.
+    weights (local bytes over planned bytes) and grows with the scale; the latency shrinks with the scale.
     """
     column = slot.rollout or slot.trainer
     route = next((route for route in plan.routes if route.target == slot.name), None)
-    shrink = emulation.local_weight_bytes / run.workload.model.weight_bytes
+    shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes
     return Emulation(
         clock_scale=emulation.clock_scale,
         samples_per_s=(column.samples_per_s if column else 0.0) * emulation.clock_scale,
         link_bytes_per_s=route.gb_per_s * 1e9 * shrink * emulation.clock_scale if route else None,
+        link_latency_ms=_latency_ms(route, plan, seen) / emulation.clock_scale if route else 0.0,
     )
+
+
+def _latency_ms(route: WeightRoute, plan: ExecutionPlan, seen: Seen) -> float:
+    """Return the latency that the catalog expects of a route; 0 where the market lists one of its ends no more."""
+    offers = {slot.name: seen.market.offer(slot.offer_id) for slot in plan.placement.slots}
+    source, target = offers[route.source], offers[route.target]
+    link = link_spec(scope_between(source, target), seen.market.network) if source and target else None
+    return link.latency_ms if link else 0.0

@@ -48,7 +48,7 @@ class Hands:
             return self._refused(node, "no longer listed")
         self.memory.launched_at[node.id] = self.seen.wall_s
         try:
-            self.ports.provisioner.launch(node, offer, command_for(node, slot, plan, self.seen.run, self.ports))
+            self.ports.provisioner.launch(node, offer, command_for(node, slot, plan, self.seen, self.ports))
         except CapacityError as error:
             return self._refused(node, f"sold out: {error}")
         except QuotaError as error:

@@ -10,13 +10,14 @@ from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.market import LinkScope
 from hexcloud.domain.messages import RunView
-from hexcloud.domain.offer import Offer
+from hexcloud.domain.offer import Place, place_of
 from hexcloud.domain.plan import Role
 from hexcloud.estimate.transfer import egress_usd, egress_usd_per_gb, full_bytes
-from hexcloud.planner.distance import scope_between
+from hexcloud.planner.distance import continent
 from hexcloud.ports import Store
 
 SECONDS_PER_HOUR = 3600.0
+_FED = frozenset({NodeStatus.READY, NodeStatus.DRAINING})
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _entry(span: Span, kind: CostKind, usd_per_hour: float) -> LedgerEntry:
 
 
 def _egress_entries(seen: Seen, before: RunView | None, marks: Marks) -> list[LedgerEntry]:
-    """Bill one copy of the weights per published version and region that is not the trainer's, to the head's node."""
+    """Bill to the head's node what each published version cost on its way, as the planner prices it."""
     head = next((node for node in seen.standing() if node.role is Role.TRAINER), None)
     versions = _versions(seen.view, before)
     if head is None or not versions:
@@ -124,22 +125,33 @@ def _versions(view: RunView | None, before: RunView | None) -> int:
 
 
 def _usd_per_gb(head: Node, seen: Seen) -> float:
-    """Return the sum of egress prices from the trainer to every region that has a ready rollout node."""
-    offers = {node.offer_id: seen.market.offer(node.offer_id) for node in seen.standing()}
-    source = offers[head.offer_id]
-    targets = {
-        (offer.cloud, offer.region): offer
-        for node in seen.standing()
-        if node.status is NodeStatus.READY and (offer := offers[node.offer_id]) and node.role is Role.ROLLOUT
-    }
-    if source is None:
-        return 0.0
-    return sum(
-        _between(source, offer, seen) for region, offer in targets.items() if region != (source.cloud, source.region)
-    )
+    """Return the price of one version's way, USD for each of its GB.
+
+    One copy goes to every other region with rollout nodes at work, and from its first zone to every further one.
+    """
+    source = place_of(head.offer_id)
+    regions: dict[tuple[str, str], set[Place]] = {}
+    for node in seen.standing():
+        if node.status in _FED and node.role is Role.ROLLOUT:
+            place = place_of(node.offer_id)
+            regions.setdefault((place.cloud, place.region), set()).add(place)
+    total = 0.0
+    for region, places in regions.items():
+        entry = source if region == (source.cloud, source.region) else min(places)
+        total += _between(source, entry, seen) + sum(_between(entry, place, seen) for place in places)
+    return total
 
 
-def _between(source: Offer, target: Offer, seen: Seen) -> float:
-    """Return USD per GB; what leaves for another cloud leaves for the world."""
-    scope = scope_between(source, target) if source.cloud == target.cloud else LinkScope.WORLD
-    return egress_usd_per_gb(seen.market.network, source.cloud, scope)
+def _between(source: Place, target: Place, seen: Seen) -> float:
+    """Return USD per GB; within a zone it is free."""
+    return 0.0 if source == target else egress_usd_per_gb(seen.market.network, source.cloud, _scope(source, target))
+
+
+def _scope(source: Place, target: Place) -> LinkScope:
+    """Return how far bytes leave, as clouds bill it: for another cloud they leave for the world."""
+    if source.cloud != target.cloud:
+        return LinkScope.WORLD
+    if source.region == target.region:
+        return LinkScope.REGION
+    here = continent(source.region)
+    return LinkScope.CONTINENT if here is not None and here == continent(target.region) else LinkScope.WORLD

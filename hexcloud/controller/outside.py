@@ -46,8 +46,6 @@ class EmulationPlan:
     """Run seconds per wall second."""
     local_weight_bytes: float
     """Bytes of the local model's weights: transfers shrink with them."""
-    max_slots: int | None = None
-    """Most samples that one local process runs at once; None: as many as planned."""
 
 
 @dataclass(frozen=True)

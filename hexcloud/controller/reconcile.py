@@ -82,6 +82,9 @@ class Controller:
         accepted = self._plan(reasons, nodes, hands) if reasons else _in_force(seen)
         if accepted:
             purse = replace(purse, seen=replace(seen, accepted=accepted))
+            if _is_too_poor(accepted[1], nodes, purse):
+                begin_stop(hands, f"{_used_up(purse)}; the rest rents no fleet")
+                return self._closed(nodes, seen, reasons)
             nodes = apply(*accepted, nodes, hands, purse)
         admit(nodes, hands)
         return self._closed(nodes, seen, reasons)
@@ -123,7 +126,7 @@ class Controller:
         elif seen.view and seen.view.phase is RunPhase.DONE:
             begin_stop(hands, "all steps are trained")
         elif purse.must_stop(standing):
-            begin_stop(hands, f"budget: {purse.spent_usd:.2f} of {seen.run.policy.budget_usd:.2f} USD spent")
+            begin_stop(hands, _used_up(purse))
         elif reason := memory.requests.stop_reason:
             begin_stop(hands, reason)
         else:
@@ -154,6 +157,18 @@ class Controller:
         changed = tuple(key for key, node in nodes.items() if node != before.get(key))
         self._run = self._ports.store.run(self._run.id) or self._run
         return Turn(state=self._run.state, triggers=reasons, changed=changed)
+
+
+def _used_up(purse: Purse) -> str:
+    return f"budget: {purse.spent_usd:.2f} of {purse.seen.run.policy.budget_usd:.2f} USD spent"
+
+
+def _is_too_poor(placement: Placement, nodes: Nodes, purse: Purse) -> bool:
+    """Does nothing stand, and does the money left launch no machine of some role? Then a run would wait for ever."""
+    if any(node.status is not NodeStatus.GONE for node in nodes.values()):
+        return False
+    affordable = {slot.role for slot in placement.slots if purse.can_launch((), slot.offer_id)}
+    return any(slot.role not in affordable for slot in placement.slots)
 
 
 def _in_force(seen: Seen) -> Accepted | None:

@@ -16,6 +16,8 @@ from hexcloud.domain.run import RunRecord
 
 BASELINES = "baselines"
 """Kind of the event that keeps what simpler buyers would have paid when the run began."""
+FIRST_PLAN = "this run's first plan"
+"""Among them: what they are compared with, in the same terms."""
 WINDOW_S = 30.0
 """Wall seconds after a change of the fleet in which the trainer's idle time is looked at."""
 SECONDS_PER_HOUR = 3600.0
@@ -57,6 +59,7 @@ def build_report(facts: RunFacts) -> Report:
     ages: Counter[int] = sum((Counter(row.staleness) for row in facts.steps), Counter())
     target = run.policy.target_samples_per_s
     replans = tuple(_replan(event, facts) for event in facts.of_kind("replan"))
+    rivals = facts.of_kind(BASELINES)[-1:]
     idle = Idle(facts.steps)
     return Report(
         run=run.id,
@@ -82,7 +85,8 @@ def build_report(facts: RunFacts) -> Report:
         moves=sum(row.verdict == "moved" and not set(row.trigger.split("+")) <= _REPAIRS for row in replans),
         losses=tuple(_loss(event, facts, idle) for event in _losses(facts)),
         fleet_changes=_fleet_changes(facts, idle),
-        baselines=tuple(row for event in facts.of_kind(BASELINES)[-1:] for row in read_baselines(event)),
+        baselines=tuple(row for event in rivals for row in read_baselines(event)),
+        first_usd_per_hour=read_first_price(rivals[0]) if rivals else None,
         usd_per_hour=replans[-1].usd_per_hour_after if replans else 0.0,
         output=run.output,
     )
@@ -134,16 +138,27 @@ class Idle:
         return median(self.waited_s(moment) for moment in whole or self._moments[:1] or [0.0])
 
 
-def baselines_event(rows: tuple[BaselineRow, ...], at_s: float, wall_s: float) -> Event:
-    """Return the event that keeps the baselines with the run."""
-    prices = {row.name: row.usd_per_hour for row in rows}
+def baselines_event(rows: tuple[BaselineRow, ...], first_usd_per_hour: float, at_s: float, wall_s: float) -> Event:
+    """Return the event that keeps the baselines with the run, and the price of its first plan in the same terms."""
+    prices = {row.name: row.usd_per_hour for row in rows} | {FIRST_PLAN: first_usd_per_hour}
     return Event(at_s=at_s, wall_s=wall_s, kind=BASELINES, text="what simpler buyers would pay, USD/h", fields=prices)
 
 
 def read_baselines(event: Event) -> tuple[BaselineRow, ...]:
-    """Return what `baselines_event` wrote."""
-    prices = ((name, price if isinstance(price, int | float) else None) for name, price in event.fields.items())
-    return tuple(BaselineRow(name=name, usd_per_hour=price) for name, price in prices)
+    """Return the baselines that `baselines_event` wrote."""
+    return tuple(
+        BaselineRow(name=name, usd_per_hour=_price(event, name)) for name in event.fields if name != FIRST_PLAN
+    )
+
+
+def read_first_price(event: Event) -> float | None:
+    """Return the first plan's price that `baselines_event` wrote, USD/h."""
+    return _price(event, FIRST_PLAN)
+
+
+def _price(event: Event, name: str) -> float | None:
+    price = event.fields.get(name)
+    return float(price) if isinstance(price, int | float) else None
 
 
 def _replan(event: Event, facts: RunFacts) -> ReplanRow:

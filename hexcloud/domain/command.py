@@ -4,6 +4,9 @@ from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.plan import Role, SlotName
 
+CHECKPOINT_EVERY = 20
+"""Steps between two checkpoints of the trainer."""
+
 
 class Emulation(Frozen):
     """How a local process stands in for a rented machine. One scale drives everything: the run clock.
@@ -18,6 +21,7 @@ class Emulation(Frozen):
     link_bytes_per_s: float | None = None
     """Cap on weight transfers to this node, real bytes per wall second."""
     link_latency_ms: float = 0.0
+    """One way, wall milliseconds, of every transfer to this node."""
 
 
 class NodeSpec(Frozen):
@@ -43,7 +47,7 @@ class NodeSpec(Frozen):
     """Planned workload; only for the tok/s in metrics."""
     replace_zero_variance: bool = False
     """Generate another group in the place of one whose samples all earned the same."""
-    checkpoint_every: int = 20
+    checkpoint_every: int = CHECKPOINT_EVERY
     spend_lease_s: float = 60.0
     """Wall seconds a node goes on without a renewed spend lease."""
     heartbeat_s: float = 1.0

@@ -14,6 +14,9 @@ from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.plan import Role
 from hexcloud.domain.sample import Group, Sample
 
+POINTER_FILE = "coordinator.json"
+"""Name of the Pointer's file in the run's folder."""
+
 
 class Pointer(Frozen):
     """The file by which everybody finds the coordinator. `signature` is HMAC-SHA256 over the rest."""
@@ -55,8 +58,6 @@ class Heartbeat(Frozen):
     """Samples being generated now."""
     generated_tokens: int
     """Since the node started."""
-    busy_s: float
-    """Wall seconds with at least one running sample, since the node started."""
     leases: tuple[tuple[LeaseId, int], ...] = ()
     """(lease, attempt) held now; used after a recovery."""
 

@@ -2,6 +2,9 @@
 
 from hexcloud.domain.frozen import Frozen
 
+METRICS_FILE = "metrics.jsonl"
+"""Name of the file in the run's folder."""
+
 
 class StepRow(Frozen):
     """One published version. Times are wall seconds."""

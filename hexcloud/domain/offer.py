@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from pydantic import Field, FiniteFloat
 
@@ -22,6 +22,21 @@ class Tenure(StrEnum):
 def offer_id(cloud: str, region: str, zone: str | None, instance_type: str, tenure: Tenure) -> OfferId:
     """Return the one spelling of an offer's id."""
     return OfferId(f"{cloud}/{region}/{zone or '-'}/{instance_type}/{tenure.value}")
+
+
+class Place(NamedTuple):
+    """Where a machine stands."""
+
+    cloud: str
+    region: str
+    zone: str
+    """`-` where the cloud has none."""
+
+
+def place_of(offer_id: OfferId) -> Place:
+    """Return the place that an offer's id names, also when no market lists the offer any more."""
+    cloud, region, zone, _ = offer_id.split("/", 3)
+    return Place(cloud, region, zone)
 
 
 class Offer(Frozen):

@@ -74,6 +74,9 @@ class Report(Frozen):
     losses: tuple[LossRow, ...]
     fleet_changes: tuple[FleetChangeRow, ...]
     baselines: tuple[BaselineRow, ...]
+    """What simpler buyers would have paid when the run began: rent, egress, spread start-up and expected losses."""
+    first_usd_per_hour: float | None = None
+    """The run's first plan in the same terms."""
     usd_per_hour: float
     """Rent of the last plan."""
     output: str

@@ -23,7 +23,7 @@ async def stand_by(identity: Identity) -> int:
     spec = identity.spec
     probes = ProbeServer(link_cap(spec))
     await probes.start(identity.host)
-    async with CoordinatorLink(identity.run_dir, identity.run_secret, identity.token) as link:
+    async with CoordinatorLink(spec.run_id, identity.run_dir, identity.run_secret, identity.token) as link:
         present = asyncio.create_task(be_present(link, spec, f"{identity.host}:{probes.port}", link_cap(spec)))
         for notice in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(notice, present.cancel)

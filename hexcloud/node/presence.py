@@ -28,7 +28,6 @@ class Leave(StrEnum):
 
 async def be_present(link: CoordinatorLink, spec: NodeSpec, address: str, cap: LinkCap) -> Leave:
     """Stay in touch until there is a reason to leave. `address` is where this node answers probes."""
-    started_s = time.monotonic()
     run_until_s = time.time() + spec.spend_lease_s
     register = Register(node_id=spec.node_id, role=spec.role, slots=0, address=address)
     orders: Orders | None = None
@@ -37,7 +36,7 @@ async def be_present(link: CoordinatorLink, spec: NodeSpec, address: str, cap: L
             if orders is None:
                 orders = await link.register(register)
             else:
-                orders = await link.heartbeat(_heartbeat(spec, orders, time.monotonic() - started_s))
+                orders = await link.heartbeat(_heartbeat(spec, orders))
             run_until_s = orders.run_until_s
             if orders.stop or orders.drain:
                 return Leave.STOPPED
@@ -53,7 +52,7 @@ async def be_present(link: CoordinatorLink, spec: NodeSpec, address: str, cap: L
     return Leave.LAPSED
 
 
-def _heartbeat(spec: NodeSpec, orders: Orders, up_s: float) -> Heartbeat:
+def _heartbeat(spec: NodeSpec, orders: Orders) -> Heartbeat:
     """The trainer works with the newest weights by definition, and generates nothing."""
     return Heartbeat(
         node_id=spec.node_id,
@@ -61,5 +60,4 @@ def _heartbeat(spec: NodeSpec, orders: Orders, up_s: float) -> Heartbeat:
         version=orders.latest.version if orders.latest else -1,
         running=0,
         generated_tokens=0,
-        busy_s=up_s,
     )

@@ -20,9 +20,6 @@ from hexcloud.runtime.rollout_weights import WeightFolder
 CONTROL_THREADS = 4
 """Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
 
-GIVE_WAY = 10
-"""Niceness of an emulated machine: a rented one would not take the trainer's cores while it boots."""
-
 log = structlog.get_logger()
 
 
@@ -31,8 +28,6 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
-    if identity.spec.emulation is not None:
-        os.nice(GIVE_WAY)
     engine = EngineProcess(identity.spec, directory)
     engine.warm_up()
     try:
@@ -49,13 +44,13 @@ async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> En
     # A pace of its own: peers measure the link, not what our downloads leave of it.
     probes = ProbeServer(link_cap(spec))
     await probes.start(identity.host)
-    async with CoordinatorLink(identity.run_dir, identity.run_secret, identity.token) as link:
+    async with CoordinatorLink(spec.run_id, identity.run_dir, identity.run_secret, identity.token) as link:
         agent = RolloutAgent(
             spec,
             Equipment(
                 link=link,
                 keeper=EngineKeeper(engine.start, spec.slots + CONTROL_THREADS),
-                folder=WeightFolder(directory / "weights", cap.bucket),
+                folder=WeightFolder(directory / "weights", cap),
                 cap=cap,
                 address=f"{identity.host}:{probes.port}",
             ),

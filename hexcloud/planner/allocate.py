@@ -10,9 +10,12 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.plan import Allocation, Columns, Proof, RolloutShare, TrainerShare
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.binding import binding_rules
 from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import Found, cheapest, fastest
+from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3
 """A tenth of a percent is far below what prices move between two plans."""
@@ -46,7 +49,7 @@ def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
     proof = Proof(
         lower_bound_usd_per_hour=found.bound,
         gap=_relative(found.solution.objective, found.bound),
-        binding=found.solution.binding,
+        binding=binding_rules(found),
         nodes=found.nodes,
     )
     return _allocation(found, proof)
@@ -64,7 +67,7 @@ def _fastest(problem: Problem, gap: float) -> Allocation:
         lower_bound_usd_per_hour=None,
         upper_bound_samples_per_s=ceiling,
         gap=_relative(ceiling, reached),
-        binding=found.solution.binding,
+        binding=binding_rules(found),
         nodes=found.nodes,
     )
     return _allocation(found, proof)
@@ -72,8 +75,8 @@ def _fastest(problem: Problem, gap: float) -> Allocation:
 
 def _infeasible(problem: Problem, asked: float) -> InfeasibleError:
     rules = clashing_rules(problem, asked)
-    nearest, _ = fastest(problem, _COARSE)
-    names = ", ".join(rules)
+    nearest, _ = fastest(problem, _COARSE, below=asked if asked > _SLOWEST else INFINITY)
+    names = "; ".join(f"{rule} ({rule_in_words(rule)})" for rule in rules)
     if nearest is None:
         return InfeasibleError(f"nothing is feasible at any throughput; rules that clash: {names}", rules)
     reached, price = nearest.rules.choice.samples_per_s, nearest.solution.objective

@@ -13,11 +13,11 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.explain import rule_in_words
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.search import cheapest
+from hexcloud.planner.words import rule_in_words
 
 
 def baselines(market: Market, workload: Workload, policy: Policy) -> tuple[BaselineRow, ...]:

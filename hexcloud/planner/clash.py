@@ -1,6 +1,6 @@
 """clash: which rules make an ask impossible, by letting every limit be broken and minimising by how much."""
 
-from hexcloud.planner.milp import Status
+from hexcloud.planner.milp import INFINITY, Status
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
@@ -26,7 +26,33 @@ def clashing_rules(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
     broken, tight = _broken(problem, choice, relaxed=True)
     if not broken and not empty:
         broken, tight = _broken(problem, choice, relaxed=False)
+    if not broken and not empty:
+        broken, tight = _broken_somewhere(problem, choice)
     return tuple(dict.fromkeys([*empty, *broken, *tight]))[:MOST_NAMES]
+
+
+def _broken_somewhere(problem: Problem, choice: Choice) -> tuple[list[str], list[str]]:
+    """Limits that clash once the trainer has to stand somewhere, at the site with the cheapest gangs.
+
+    Without a site all is well, so what is out of the site's reach, or costs too much to reach, is part of the clash.
+    """
+    able = [
+        (min(problem.gang_usd_per_hour(gang) for gang in gangs), site, gangs)
+        for site in problem.sites
+        if (gangs := tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= choice.samples_per_s))
+    ]
+    if not able:
+        return ["train_rate"], []
+    _, site, gangs = min(able, key=lambda one: one[0])
+    near = problem.reachable(dict.fromkeys(choice.rollout, 0.0), site, choice.samples_per_s, INFINITY)
+    reach = ["staleness_reach"] if len(near) < len(choice.rollout) else []
+    if not near:
+        return reach, []
+    there = Choice(choice.samples_per_s, near, gangs, site.anchor)
+    broken, tight = _broken(problem, there, relaxed=True)
+    if not broken:
+        broken, tight = _broken(problem, there, relaxed=False)
+    return [*reach, *broken] or ["rollout_rate"], tight
 
 
 def _empty(problem: Problem, samples_per_s: float) -> list[str]:

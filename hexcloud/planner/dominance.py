@@ -1,11 +1,10 @@
-"""dominance: rollout columns that another column of the same place makes pointless, whatever the rest of the plan is."""
+"""dominance: rollout columns that another column of the same place makes pointless, whatever else is in the plan."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Role, RolloutColumn, TrainerColumn
-from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
 
 Place = tuple[str, str | None, Tenure]
@@ -15,9 +14,9 @@ def undominated(useful: Useful, gangs: Iterable[TrainerColumn], *, relaxed: bool
     """Return the columns without those that lose to another in every row of the model.
 
     One goes only if the winner stands in the same zone and failure domain, costs no more, makes no less, fills no more
-    slots, keeps no fewer cores and draws on no other quota, and if the winner is the same machine, or its stock
-    beside the largest gang is all that any cheapest plan can use of it. Then every plan with the loser can be had without it for no more money.
-    Machines that run, or that the plan must hold, only change their batch. `relaxed` is for relaxed
+    slots, keeps no fewer cores and draws on no other quota, and if the winner is the same machine, or its stock beside
+    the largest gang is all that any cheapest plan can use of it. Then every plan with the loser can be had without it
+    for no more money. Machines that run, or that the plan must hold, only change their batch. `relaxed` is for relaxed
     models (see `Choice`): zones, slots and the batch of spot machines do not count there.
     """
     plentiful = _plentiful(useful, gangs)
@@ -57,7 +56,7 @@ def _rank(useful: Useful, column: RolloutColumn) -> tuple[float, float, int, flo
 def _beats(useful: Useful, winner: RolloutColumn, loser: RolloutColumn, relaxed: bool) -> bool:
     problem = useful.problem
     is_other = winner.offer_id != loser.offer_id
-    if is_other and (loser.offer_id == problem.require or problem.limits.running(loser.offer_id, Role.ROLLOUT) > 0):
+    if is_other and (loser.offer_id in problem.require or problem.limits.running(loser.offer_id, Role.ROLLOUT) > 0):
         return False
     one, other = problem.offers[winner.offer_id], problem.offers[loser.offer_id]
     return (

@@ -10,34 +10,20 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Allocation
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.estimate.rollout import reload_s
 from hexcloud.planner.allocate import allocate
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.problem import SERIAL_SHARE, Problem
+from hexcloud.planner.entry import Entry, entry
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
-from hexcloud.planner.search import Found, cheapest
+from hexcloud.planner.words import rule_in_words
 
-_GAP = 1e-4
-"""Relative; finer than a plan's own, since the answer is a difference of two plans."""
+__all__ = ["WhyNot", "WhyNotKind", "binding_in_words", "rejected_counts", "rule_in_words", "why_not"]
 
-_WORDS = {
-    "rollout_rate": "rollout must make the target",
-    "train_rate": "the trainer gang must train the target",
-    "one_gang": "one gang of equal machines in one zone must train",
-    "stock": "no more machines of {} can be had",
-    "quota": "the account's quota {} is used up",
-    "hourly_budget": "the plan may not cost more per hour",
-    "spot_share": "no more of the rollout may be on spot",
-    "pools": "the plan may not use more different offers",
-    "reward_cpu": "the rollout machines' CPUs must keep up with the rewards",
-    "in_flight": "admission lets no more samples be in flight: (eta + 1) * samples per step",
-    "staleness_reach": "samples would be older than eta when they are trained",
-    "survive": "enough rollout must remain when {} is lost",
-    "require": "the plan must hold {}",
-}
+_HALVINGS = 12
+"""Of the range of throughputs: a few thousandths of it."""
 
 
 class WhyNotKind(StrEnum):
@@ -76,7 +62,7 @@ class WhyNot(Frozen):
 def why_not(
     pattern: str, market: Market, workload: Workload, policy: Policy, fleet: FleetState | None = None
 ) -> WhyNot:
-    """Explain the cheapest usable offer whose id or instance type matches a name or glob, else the cheapest one.
+    """Explain the offers whose id or instance type matches a name or glob: the one that comes nearest to being in.
 
     Raises InfeasibleError when there is no plan to compare with.
     """
@@ -88,20 +74,20 @@ def why_not(
     screened = screen(market, workload, policy, fleet)
     columns, unusable = build_columns(screened.offers, market, workload, policy)
     refusals = {rejection.offer_id: rejection for rejection in (*screened.rejections, *unusable)}
-    offer = next((one for one in matching if one.id not in refusals), matching[0])
-    if offer.id in refusals:
-        refusal = refusals[offer.id]
-        about = _about(pattern, matching, offer)
-        return about.model_copy(update={"rule": refusal.rule, "reason": f"{offer.id}: {refusal.reason}"})
+    usable = [one for one in matching if one.id not in refusals]
+    if not usable:
+        refusal = refusals[matching[0].id]
+        about = _about(pattern, matching, matching[0])
+        return about.model_copy(update={"rule": refusal.rule, "reason": f"{matching[0].id}: {refusal.reason}"})
     allocation = allocate(columns, market, workload, policy, fleet)
     chosen = _count_by_offer(allocation)
-    held = next((one for one in matching if one.id in chosen), None)
+    held = next((one for one in usable if one.id in chosen), None)
     if held is not None:
         reason = f"{held.id} is in the plan: {chosen[held.id]} at {held.usd_per_hour:.2f} USD/h each"
         about = _about(pattern, matching, held)
         return about.model_copy(update={"kind": WhyNotKind.CHOSEN, "reason": reason})
     problem = Problem(columns, market, workload, policy, fleet)
-    return _compare(_about(pattern, matching, offer), offer, problem, allocation.samples_per_s)
+    return _compare(_about(pattern, matching, usable[0]), usable, problem, allocation.samples_per_s)
 
 
 def _matching(pattern: str, market: Market) -> list[Offer]:
@@ -126,60 +112,83 @@ def _about(pattern: str, matching: list[Offer], offer: Offer) -> WhyNot:
     )
 
 
-def _compare(about: WhyNot, offer: Offer, problem: Problem, samples_per_s: float) -> WhyNot:
-    """Solve again with at least one machine of the offer, at the plan's throughput, and weigh the two."""
-    barrier = _barrier(problem, offer, samples_per_s)
-    if barrier is not None:
-        return _impossible(about, *barrier)
-    free = replace(problem, policy=problem.policy.model_copy(update={"max_usd_per_hour": None}))
-    bound = replace(free, require=offer.id)
-    best, forced = cheapest(free, samples_per_s, _GAP), cheapest(bound, samples_per_s, _GAP)
-    if best is None or forced is None:
-        rules = clashing_rules(bound, samples_per_s)
+def _compare(about: WhyNot, usable: list[Offer], problem: Problem, samples_per_s: float) -> WhyNot:
+    """Solve again with at least one machine of the offers, at the plan's throughput, and weigh the two."""
+    able = [offer for offer in usable if _has_role(problem, offer, samples_per_s)]
+    if not able:
+        return _too_slow(about, usable, problem)
+    found = entry(problem, (offer.id for offer in able), samples_per_s)
+    if found is None:
+        rules = clashing_rules(replace(problem, require=frozenset(offer.id for offer in able)), samples_per_s)
         words = "; ".join(rule_in_words(rule) for rule in rules) or "whole machines of it do not fit with the others"
         return _impossible(about, rules[0] if rules else "", words)
-    extra = max(0.0, forced.solution.objective - best.solution.objective)
-    enters_at = offer.usd_per_hour - extra / _machines(forced, offer.id)
-    how = f"it would come in at {enters_at:.2f} USD/h" if enters_at > 0 else "it would not come in at any price above 0"
+    offer = problem.offers[found.offer_id]
+    dearer = (
+        f"{offer.id} at {offer.usd_per_hour:.2f} USD/h: plans with it cost {found.extra_usd_per_hour:.2f} USD/h more"
+    )
     return about.model_copy(
         update={
             "kind": WhyNotKind.TOO_DEAR,
+            "offer_id": offer.id,
+            "usd_per_hour": offer.usd_per_hour,
             "rule": "price",
-            "reason": f"{offer.id} at {offer.usd_per_hour:.2f} USD/h: plans with it cost {extra:.2f} USD/h more; {how}",
-            "extra_usd_per_hour": extra,
-            "enters_at_usd_per_hour": enters_at if enters_at > 0 else None,
+            "reason": f"{dearer}; {_way_in(found)}",
+            "extra_usd_per_hour": found.extra_usd_per_hour,
+            "enters_at_usd_per_hour": found.enters_at_usd_per_hour,
         }
     )
 
 
-def _barrier(problem: Problem, offer: Offer, samples_per_s: float) -> tuple[str, str] | None:
-    """Return the rule and its words that bar an offer from both roles at this throughput whatever it costs, or None."""
+def _way_in(found: Entry) -> str:
+    if found.enters_at_usd_per_hour is None:
+        return (
+            "it would not come in for free either, as the machines and copies of weights it needs beside it cost more"
+        )
+    return f"it would come in at {found.enters_at_usd_per_hour:.2f} USD/h"
+
+
+def _has_role(problem: Problem, offer: Offer, samples_per_s: float) -> bool:
+    """Could an offer train at this throughput, or roll out beside a trainer, whatever it costs?"""
     gangs = [gang for gang in problem.gangs if gang.offer_id == offer.id]
     columns = [column for column in problem.rollout if column.offer_id == offer.id]
     trains = any(gang.samples_per_s * problem.duty >= samples_per_s for gang in gangs)
-    if trains or any(problem.is_young_enough(column, 0.0, samples_per_s) for column in columns):
-        return None
-    if not columns:
-        return "train_rate", "its GPUs hold no rollout replica and its gangs train too slowly"
-    workload, quickest = problem.workload, min(columns, key=lambda column: column.generation_s)
-    age_s = quickest.generation_s + reload_s(workload, quickest.tp)
-    pace = workload.samples_per_step * (workload.eta or SERIAL_SHARE) / age_s
-    return "staleness_reach", (
-        f"its samples take {quickest.generation_s:.0f} s (p95), so at the plan's pace they would be over eta = "
-        f"{workload.eta} versions old (it could roll out at up to {pace * workload.tokens_per_sample:.0f} tok/s); "
-        "and its gangs train too slowly"
-    )
+    return trains or any(problem.is_young_enough(column, 0.0, samples_per_s) for column in columns)
+
+
+def _too_slow(about: WhyNot, usable: list[Offer], problem: Problem) -> WhyNot:
+    """Say up to which throughput offers could take part that can do neither job at the plan's, and at which price."""
+    kinds = {(offer.gpu, offer.gpu_count, offer.network_gb_per_s): offer for offer in usable}
+    most = max(_fastest_pace(offer, problem) for offer in kinds.values())
+    words = "its gangs train too slowly and its samples would be over eta versions old before they are trained"
+    if most <= 0:
+        return _impossible(about, "staleness_reach", words)
+    tokens = problem.workload.tokens_per_sample
+    words += f"; it could take part at up to {most * tokens:.0f} tok/s"
+    half = problem.policy.model_copy(update={"objective": Objective.MIN_COST, "target_samples_per_s": most / 2})
+    columns, _ = build_columns(tuple(problem.offers.values()), problem.market, problem.workload, half)
+    there = Problem(columns, problem.market, problem.workload, half, problem.fleet)
+    found = entry(there, (offer.id for offer in usable if _has_role(there, offer, most / 2)), most / 2)
+    if found is not None:
+        words += f", and at {most / 2 * tokens:.0f} tok/s {_way_in(found)}"
+    return _impossible(about, "staleness_reach", words)
+
+
+def _fastest_pace(offer: Offer, problem: Problem) -> float:
+    """Return the most samples/s at which an offer could roll out beside a trainer, to a hundredth; 0 for never."""
+    low, high = 0.0, max((gang.samples_per_s for gang in problem.gangs), default=0.0)
+    for _ in range(_HALVINGS):  # a dozen replicas are estimated each time, so this takes milliseconds
+        pace = (low + high) / 2
+        policy = problem.policy.model_copy(update={"target_samples_per_s": pace})
+        columns, _ = build_columns((offer,), problem.market, problem.workload, policy)
+        trial = replace(problem, columns=columns)
+        is_able = any(trial.is_young_enough(column, 0.0, pace) for column in columns.rollout)
+        low, high = (pace, high) if is_able else (low, pace)
+    return low
 
 
 def _impossible(about: WhyNot, rule: str, words: str) -> WhyNot:
     reason = f"no plan can hold {about.offer_id}, at any price: {words}"
     return about.model_copy(update={"kind": WhyNotKind.IMPOSSIBLE, "rule": rule, "reason": reason})
-
-
-def rule_in_words(name: str) -> str:
-    """Return what a named rule of the MILP demands; the name itself when it is not known."""
-    rule, _, rest = name.partition("[")
-    return _WORDS.get(rule, name).format(rest.removesuffix("]"))
 
 
 def binding_in_words(allocation: Allocation) -> tuple[str, ...]:
@@ -197,10 +206,3 @@ def _count_by_offer(allocation: Allocation) -> Counter[OfferId]:
     for share in allocation.rollout:
         counts[share.column.offer_id] += share.count
     return counts
-
-
-def _machines(found: Found, offer_id: OfferId) -> int:
-    """Return how many machines of an offer a solution holds."""
-    rules, solution = found.rules, found.solution
-    rollout = sum(solution.count(count) for column, count in rules.rollout if column.offer_id == offer_id)
-    return rollout + sum(gang.nodes * solution.count(one) for gang, one in rules.gangs if gang.offer_id == offer_id)

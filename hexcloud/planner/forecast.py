@@ -3,6 +3,7 @@
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Allocation, Forecast, Placement, Role, SlotName, WeightRoute
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.freshness import versions_old
 
 
 def forecast(
@@ -14,19 +15,26 @@ def forecast(
 ) -> Forecast:
     """Return throughput, price per hour (rent and egress), step time, staleness and weight sync of a plan."""
     samples_per_s = allocation.samples_per_s
-    sync_s = weight_sync_s(routes, machines, workload.model.weight_bytes)
+    arrival_s = arrivals_s(routes, machines, workload.model.weight_bytes)
     return Forecast(
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * workload.tokens_per_sample,
         usd_per_hour=allocation.rent_usd_per_hour + allocation.egress_usd_per_hour,
         step_s=workload.samples_per_step / samples_per_s,
-        staleness=_staleness(placement, allocation, sync_s, workload),
-        weight_sync_s=sync_s,
+        staleness=_staleness(placement, allocation, arrival_s, workload),
+        weight_sync_s=max(arrival_s.values(), default=0.0),
     )
 
 
 def weight_sync_s(routes: tuple[WeightRoute, ...], machines: dict[SlotName, Offer], weight_bytes: float) -> float:
-    """Return seconds until the slowest rollout slot has one full copy of the weights.
+    """Return seconds until the slowest rollout slot has one full copy of the weights."""
+    return max(arrivals_s(routes, machines, weight_bytes).values(), default=0.0)
+
+
+def arrivals_s(
+    routes: tuple[WeightRoute, ...], machines: dict[SlotName, Offer], weight_bytes: float
+) -> dict[SlotName, float]:
+    """Return seconds until each slot has one full copy of the weights.
 
     A source serves all its targets at once, so they share its network. A slot that feeds others has its copy first.
     """
@@ -43,18 +51,25 @@ def weight_sync_s(routes: tuple[WeightRoute, ...], machines: dict[SlotName, Offe
             gb_per_s = min(route.gb_per_s, machines[source].network_gb_per_s / len(served))
             arrival_s[route.target] = arrival_s[source] + weight_bytes / (gb_per_s * 1e9)
             queue.append(route.target)
-    return max(arrival_s.values(), default=0.0)
+    return arrival_s
 
 
-def _staleness(placement: Placement, allocation: Allocation, sync_s: float, workload: Workload) -> float:
+def _staleness(
+    placement: Placement, allocation: Allocation, arrival_s: dict[SlotName, float], workload: Workload
+) -> float:
     """Expected versions between a sample's oldest token and its training step, at most eta.
 
     Rollout that outruns the trainer fills the queue to the admission bound, so samples wait until they are eta old.
-    Else only what runs is in flight and, by Little's law, a sample lives for in_flight / T: in_flight / B steps.
+    Else a mean sample is as old as the rule of reach says (`estimate.freshness`), with its mean time by Little's law.
     """
-    columns = [slot.rollout for slot in placement.role(Role.ROLLOUT) if slot.rollout is not None]
-    if sum(column.samples_per_s for column in columns) > allocation.trainer.column.samples_per_s:
+    slots = [(slot.name, slot.rollout) for slot in placement.role(Role.ROLLOUT) if slot.rollout is not None]
+    made = sum(column.samples_per_s for _, column in slots)
+    if made > allocation.trainer.column.samples_per_s:
         return float(workload.eta)
-    in_flight = sum(column.slots for column in columns)
     step_s = workload.samples_per_step / allocation.samples_per_s
-    return min(float(workload.eta), in_flight / workload.samples_per_step + sync_s / step_s)
+    ages = (
+        column.samples_per_s
+        * versions_old(workload, column.tp, column.slots / column.samples_per_s, arrival_s.get(name, 0.0), step_s)
+        for name, column in slots
+    )
+    return min(float(workload.eta), sum(ages) / made)

@@ -11,14 +11,13 @@ from hexcloud.domain.plan import Columns, Role, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, transfer
+from hexcloud.estimate.freshness import SERIAL_SHARE, farthest_s
 from hexcloud.estimate.risk import availability, startup_usd
 from hexcloud.planner.distance import scope_between
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.stock import Stock
 
 S_PER_H = 3600.0
-SERIAL_SHARE = 0.5
-"""At eta = 0 rollout and training take turns: each gets half of a step. Their best split differs by little."""
 RESERVED_VCPUS_PER_GPU = 1.0
 """Each engine keeps one core busy with scheduling and detokenising; the others compute rewards."""
 
@@ -52,8 +51,8 @@ class Problem:
     workload: Workload
     policy: Policy
     fleet: FleetState
-    require: OfferId | None = None
-    """An offer that the plan must hold at least one machine of: what would it cost to have it?"""
+    require: frozenset[OfferId] = frozenset()
+    """Offers of which the plan must hold at least one machine, if any: what would it cost to have it?"""
 
     @cached_property
     def offers(self) -> dict[OfferId, Offer]:
@@ -76,7 +75,7 @@ class Problem:
     def quotas(self) -> dict[str, float]:
         """Units a plan may draw on, by quota: what is left, or what runs."""
         running: dict[str, float] = {}
-        for offer in self.market.offers:
+        for offer in self.market.offers if self.market.quotas else ():
             if offer.quota is not None:
                 drawn = self.limits.running(offer.id) * offer.quota_units
                 running[offer.quota] = running.get(offer.quota, 0.0) + drawn
@@ -138,15 +137,8 @@ class Problem:
         return gang.nodes * offer.usd_per_hour + starting * self.new_machine_usd_per_hour(offer)
 
     def is_young_enough(self, column: RolloutColumn, travel_s: float, samples_per_s: float) -> bool:
-        """Would the p95 sample of a column still be trainable when weights travel `travel_s` to it?
-
-        Generation, travel and reload must fit into eta steps (half of one at eta = 0, as the pools take turns). A way
-        that takes longer than a step carries only every other version, so weights grow older before the next arrives.
-        """
-        step_s = self.step_s(samples_per_s)
-        steps = self.workload.eta if self.workload.eta > 0 else SERIAL_SHARE
-        sync_s = travel_s + max(0.0, travel_s - step_s) + rollout.reload_s(self.workload, column.tp)
-        return column.generation_s + sync_s <= steps * step_s
+        """Would the p95 sample of a column still be trainable when weights travel `travel_s` to it?"""
+        return travel_s <= farthest_s(self.workload, column.tp, column.generation_s, self.step_s(samples_per_s))
 
     def young_enough(self, samples_per_s: float) -> tuple[RolloutColumn, ...]:
         """Return columns that would be in reach of a trainer next to them."""
@@ -156,14 +148,12 @@ class Problem:
         self, extras: Mapping[RolloutColumn, float], site: Site, samples_per_s: float, slack_usd_per_hour: float
     ) -> tuple[RolloutColumn, ...]:
         """Return columns in reach of a site whose extra cost and region's egress together fit the slack, USD/h."""
-        ways = self._ways(site)
+        ways, farthest = self._ways(site), self._farthest(samples_per_s)
         per_hour = S_PER_H / self.step_s(samples_per_s)
         kept = []
         for column, extra in extras.items():
             way = ways[column.offer_id]
-            if extra + way.usd_per_version * per_hour <= slack_usd_per_hour and (
-                self.is_young_enough(column, way.travel_s, samples_per_s)
-            ):
+            if way.travel_s <= farthest[column] and extra + way.usd_per_version * per_hour <= slack_usd_per_hour:
                 kept.append(column)
         return tuple(kept)
 
@@ -175,6 +165,15 @@ class Problem:
         """Return what one copy of every version costs from a machine to another zone of its region."""
         usd_per_gb = self._egress_usd_per_gb.get((offer.cloud, LinkScope.REGION), 0.0)
         return transfer.egress_usd(self._version_bytes, usd_per_gb) * S_PER_H / self.step_s(samples_per_s)
+
+    def _farthest(self, samples_per_s: float) -> dict[RolloutColumn, float]:
+        """The longest way of the weights to every column, computed once: each site asks for it."""
+        known = self._farthest_by_pace.get(samples_per_s)
+        if known is None:
+            step_s = self.step_s(samples_per_s)
+            known = {one: farthest_s(self.workload, one.tp, one.generation_s, step_s) for one in self.rollout}
+            self._farthest_by_pace[samples_per_s] = known
+        return known
 
     def _ways(self, site: Site) -> dict[OfferId, Way]:
         """The way of the weights from a site to every offer, computed once."""
@@ -217,6 +216,10 @@ class Problem:
     @cached_property
     def _egress_usd_per_gb(self) -> dict[tuple[str, LinkScope], float]:
         return {(row.cloud, row.scope): row.usd_per_gb for row in self.market.network.egress}
+
+    @cached_property
+    def _farthest_by_pace(self) -> dict[float, dict[RolloutColumn, float]]:
+        return {}
 
     @cached_property
     def _ways_by_site(self) -> dict[OfferId, dict[OfferId, Way]]:

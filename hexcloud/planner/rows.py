@@ -120,8 +120,9 @@ def _add_counts(rules: RuleModel) -> None:
     if not rules.choice.relaxed:
         slots = [(machines, float(column.slots)) for column, machines in rules.rollout]
         rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
-    if problem.require is not None and rules.gangs:
-        rules.limit(f"require[{problem.require}]", held.get(problem.require, ()), lower=1.0)
+    if problem.require and rules.gangs:
+        wanted = [term for name, machines in held.items() if name in problem.require for term in machines]
+        rules.limit(f"require[{min(problem.require)}]", wanted, lower=1.0)
     if problem.policy.max_pools is not None:
         pools = [rules.flag(terms, problem.stock[name]) for name, terms in held.items()]
         rules.limit("pools", ones(pools), upper=float(problem.policy.max_pools))

@@ -17,6 +17,7 @@ NODE_LIMIT = 50_000
 _LEAST_SHARE = 1e-6
 _FEW = 200
 """Columns of the first guess."""
+_HAIR = 1e-9
 _FLOOR_GAP = 1e-4
 _FLOOR_NODES = 500
 """The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
@@ -59,17 +60,19 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None
     """
     trial = _trial(problem, samples_per_s)
     best = _first_guess(problem, trial, gap)
-    if best is not None:
-        trial = _raised(problem, trial, best.solution.objective * (1.0 - gap))
+    cap = _cap_usd_per_hour(problem)
+    ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
+    trial = _raised(problem, trial, ceiling)
     nodes, bound = 0, INFINITY
     for gang_usd, site, gangs in trial.sites:
-        ceiling = INFINITY if best is None else best.solution.objective * (1.0 - gap)
+        ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
         lower = trial.least + gang_usd
         if lower >= ceiling:
             bound = min(bound, lower)
             break
         rules = _site_rules(problem, trial, site, gangs, ceiling - trial.least)
-        rules.model.cap_objective(ceiling)
+        if best is not None:
+            rules.model.cap_objective(ceiling)
         solution = _solved(rules, gap)
         nodes += solution.nodes
         bound = min(bound, max(lower, min(solution.bound, ceiling)))
@@ -78,13 +81,14 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None
     return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
 
 
-def fastest(problem: Problem, width: float) -> tuple[Found | None, float]:
+def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Found | None, float]:
     """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
 
-    Bisects T until the two are within the relative `width`: dearer egress, fewer columns in reach and longer pauses
-    make everything harder as T grows, never easier. None when not even a millionth of the fastest gang is feasible.
+    `below` is a throughput known to be out of reach. Bisects T until the two are within the relative `width`: dearer
+    egress, fewer columns in reach and longer pauses make everything harder as T grows, never easier. None when not even
+    a millionth of the fastest gang is feasible.
     """
-    ceiling = max((gang.samples_per_s * problem.duty for gang in problem.gangs), default=0.0)
+    ceiling = min(below, max((gang.samples_per_s * problem.duty for gang in problem.gangs), default=0.0))
     least = ceiling * _LEAST_SHARE
     reached, trial = 0.0, ceiling
     while trial > least and ceiling - reached > width * ceiling:
@@ -98,11 +102,18 @@ def fastest(problem: Problem, width: float) -> tuple[Found | None, float]:
 
 def _is_feasible(problem: Problem, samples_per_s: float) -> bool:
     """Does any site have any plan at all? The first one found ends the search."""
-    trial = _trial(problem, samples_per_s)
+    cap = _cap_usd_per_hour(problem)
+    trial = _raised(problem, _trial(problem, samples_per_s), cap)
     return any(
-        bool(_solved(_site_rules(problem, trial, site, gangs, INFINITY), INFINITY).values)
-        for _, site, gangs in trial.sites
+        bool(_solved(_site_rules(problem, trial, site, gangs, cap - trial.least), INFINITY).values)
+        for gang_usd, site, gangs in trial.sites
+        if trial.least + gang_usd <= cap
     )
+
+
+def _cap_usd_per_hour(problem: Problem) -> float:
+    """Return what no plan may cost; a hair more, so that a bound never rules out a plan that costs just that."""
+    return (problem.policy.max_usd_per_hour or INFINITY) * (1.0 + _HAIR)
 
 
 def _first_guess(problem: Problem, trial: Trial, gap: float) -> Found | None:
@@ -119,7 +130,7 @@ def _first_guess(problem: Problem, trial: Trial, gap: float) -> Found | None:
 
 def _trial(problem: Problem, samples_per_s: float) -> Trial:
     floor, extras = _rollout_floor(problem, samples_per_s)
-    cap = problem.policy.max_usd_per_hour or INFINITY
+    cap = _cap_usd_per_hour(problem)
     ranked = []
     for site in problem.sites if floor < INFINITY else ():
         gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= samples_per_s)
@@ -134,8 +145,8 @@ def _raised(problem: Problem, trial: Trial, ceiling: float) -> Trial:
 
     One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
     """
-    slack = ceiling - trial.floor - trial.sites[0][0]
-    if slack <= 0:
+    slack = ceiling - trial.floor - trial.sites[0][0] if trial.sites else 0.0
+    if slack <= 0 or slack == INFINITY:
         return trial
     near = tuple(column for column, extra in trial.extras.items() if extra <= slack)
     gangs = [gang for _, site, gangs in trial.sites for gang in gangs]

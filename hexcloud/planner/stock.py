@@ -24,6 +24,8 @@ class Stock:
 
     def running(self, offer: OfferId, role: Role | None = None) -> int:
         """Return how many live nodes an offer has, in one role or in both."""
+        if not self._running:
+            return 0
         roles = (role,) if role is not None else tuple(Role)
         return sum(self._running[one, offer] for one in roles)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.domain.plan import RolloutColumn
+from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 
 _ROUNDING = 1e-9

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask, Terms, Verdict
+from hexcloud.admission.admission import Admission, Ask, Receipt, Terms
 from hexcloud.admission.groups import Parked, Prompt
 from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.command import NodeSpec
@@ -170,9 +170,9 @@ class Coordinator:
     def submit(self, message: Submission) -> None:
         """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
         self._heard(message.node_id)
-        verdicts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
-        if verdicts[Verdict.REFUSED]:
-            log.warning("samples_refused", node=message.node_id, samples=verdicts[Verdict.REFUSED])
+        receipts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
+        if receipts[Receipt.REFUSED]:
+            log.warning("samples_refused", node=message.node_id, samples=receipts[Receipt.REFUSED])
         self._note_work()
         if self._admission.has_batch:
             self._news.set()

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hexcloud.domain.messages import StepReport
-from hexcloud.domain.metrics import StepRow
+from hexcloud.domain.metrics import METRICS_FILE, StepRow
 
-METRICS_FILE = "metrics.jsonl"
 RECENT_STEPS = 20
 """Steps over which rate and reward are "recent"."""
 

@@ -75,7 +75,7 @@ class Publisher:
             groups = admission.publish(report.version)
         except ValueError as error:
             raise ConflictError(str(error)) from error
-        step = report.version - 1
-        ages = Counter(step - sample.oldest_version for group in groups for sample in group.samples)
+        law, step = admission.terms.law, report.version - 1
+        ages = Counter(law.age(step, sample.oldest_version) for group in groups for sample in group.samples)
         facts = StepFacts(self._clock(), ages, admission.dropped_samples, admission.filtered_samples)
         self._metrics.end_step(report, facts)

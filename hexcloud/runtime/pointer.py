@@ -3,13 +3,10 @@
 import os
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from hexcloud.domain.errors import EngineError
-from hexcloud.domain.messages import Pointer
-from hexcloud.domain.pointer import verify_pointer
-
-POINTER_FILE = "coordinator.json"
+from hexcloud.domain.fleet import RunId
+from hexcloud.domain.messages import POINTER_FILE, Pointer
+from hexcloud.domain.pointer import parse_pointer
 
 
 def write_pointer(run_dir: Path, pointer: Pointer) -> None:
@@ -20,13 +17,12 @@ def write_pointer(run_dir: Path, pointer: Pointer) -> None:
     draft.replace(target)
 
 
-def read_pointer(run_dir: Path, secret: str) -> Pointer:
-    """Return the run's pointer. Raises EngineError when there is none yet or its signature is wrong."""
+def read_pointer(run_dir: Path, run_id: RunId, secret: str) -> Pointer:
+    """Return the run's pointer. Raises EngineError when there is none yet or it was not signed for this run."""
     path = run_dir / POINTER_FILE
     try:
-        pointer = Pointer.model_validate_json(path.read_text())
-    except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise EngineError(f"{path}: no coordinator to be found there (yet): {type(error).__name__}") from error
-    if not verify_pointer(pointer, secret):
-        raise EngineError(f"{path}: the signature is not of this run's secret")
-    return pointer
+        return parse_pointer(path.read_bytes(), run_id, secret)
+    except OSError as error:
+        raise EngineError(f"{path}: no pointer to the coordinator (yet): {error}") from error
+    except EngineError as error:
+        raise EngineError(f"{path}: {error}") from error

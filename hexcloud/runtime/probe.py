@@ -46,7 +46,7 @@ class LinkCap:
 
     bucket: TokenBucket = field(default_factory=lambda: TokenBucket(None))
     latency_s: float = 0.0
-    """Added once to everything that leaves the node and once to everything that reaches it."""
+    """Added to each probe's bytes that leave or reach the node, and once to each version of the weights it fetches."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""Bench: which leases a rollout node is generating now, and how busy it has been. No I/O."""
+"""Bench: which leases a rollout node is generating now. No I/O."""
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from hexcloud.domain.lease import Lease, LeaseId
 
@@ -15,15 +14,12 @@ def key(lease: Lease) -> Key:
 
 
 class Bench:
-    """Running leases against a number of slots. Times are monotonic seconds."""
+    """Running leases against a number of slots."""
 
-    def __init__(self, slots: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, slots: int) -> None:
         self._slots = slots
-        self._clock = clock
         self._running: dict[Key, Lease] = {}
         self._ended_elsewhere: set[Key] = set()
-        self._busy_before_s = 0.0
-        self._busy_since_s: float | None = None
         self.generated_tokens = 0
 
     @property
@@ -36,12 +32,6 @@ class Bench:
         """Samples being generated."""
         return len(self._running)
 
-    @property
-    def busy_s(self) -> float:
-        """Seconds with at least one running sample, so far."""
-        since = 0.0 if self._busy_since_s is None else self._clock() - self._busy_since_s
-        return self._busy_before_s + since
-
     def leases(self) -> tuple[Lease, ...]:
         """Return what is being generated, in order of start."""
         return tuple(self._running.values())
@@ -49,16 +39,12 @@ class Bench:
     def begin(self, leases: Iterable[Lease]) -> None:
         """Put leases in slots."""
         self._running |= {key(lease): lease for lease in leases}
-        if self._running and self._busy_since_s is None:
-            self._busy_since_s = self._clock()
 
     def end(self, leases: Iterable[Lease], tokens: int) -> None:
         """Free the slots of leases that made `tokens` tokens together."""
         for lease in leases:
             self._running.pop(key(lease), None)
         self.generated_tokens += tokens
-        if not self._running:
-            self._busy_before_s, self._busy_since_s = self.busy_s, None
 
     def mark_ended_elsewhere(self, ids: Iterable[LeaseId]) -> tuple[Lease, ...]:
         """Remember that these ended elsewhere; return those that still run here."""

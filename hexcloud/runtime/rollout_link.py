@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 import httpx
 
 from hexcloud.domain.errors import EngineError, HexcloudError
+from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Heartbeat,
@@ -54,7 +55,8 @@ CALL_FAILED = (UnreachableError, RevokedError, RefusedError)
 class CoordinatorLink:
     """Typed calls to the coordinator. Each raises UnreachableError, RevokedError or RefusedError."""
 
-    def __init__(self, run_dir: Path, run_secret: str, token: str) -> None:
+    def __init__(self, run_id: RunId, run_dir: Path, run_secret: str, token: str) -> None:
+        self._run_id = run_id
         self._run_dir = run_dir
         self._run_secret = run_secret
         self._client = httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=CALL_S, trust_env=False)
@@ -72,7 +74,7 @@ class CoordinatorLink:
         """Return the coordinator's address, from the pointer file when none is known to work."""
         if self._pointer is None:
             try:
-                self._pointer = read_pointer(self._run_dir, self._run_secret)
+                self._pointer = read_pointer(self._run_dir, self._run_id, self._run_secret)
             except EngineError as error:
                 raise UnreachableError(str(error)) from error
         return self._pointer.url

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
-from hexcloud.runtime.token_bucket import TokenBucket
+from hexcloud.runtime.probe import LinkCap
 
 KEEP = 2
 """The version in use and the one before: an engine that restarts midway finds either."""
@@ -28,11 +28,11 @@ Source = Callable[[WeightsManifest, int], AsyncIterator[bytes]]
 
 
 class WeightFolder:
-    """Where downloaded versions lie, and at which pace they come in."""
+    """Where downloaded versions lie, and over which link they come in."""
 
-    def __init__(self, folder: Path, bucket: TokenBucket) -> None:
+    def __init__(self, folder: Path, cap: LinkCap) -> None:
         self._folder = folder
-        self._bucket = bucket
+        self._cap = cap
         folder.mkdir(parents=True, exist_ok=True)
 
     def directory(self, manifest: WeightsManifest) -> Path:
@@ -50,8 +50,9 @@ class WeightFolder:
         part = await asyncio.to_thread(_Part, directory.with_suffix(".part"))
         try:
             if part.size < manifest.size:
+                await asyncio.sleep(self._cap.latency_s)
                 async for piece in source(manifest, part.size):
-                    await self._bucket.take(len(piece))
+                    await self._cap.bucket.take(len(piece))
                     part.append(piece)
         finally:
             part.close()

@@ -64,7 +64,6 @@ class LeaseWorker:
             version=version,
             running=self._bench.running,
             generated_tokens=self._bench.generated_tokens,
-            busy_s=self._bench.busy_s,
             leases=(*(key(lease) for lease in self._bench.leases()), *self._outbox.keys()),
         )
 

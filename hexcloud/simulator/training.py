@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from hexcloud.domain.command import CHECKPOINT_EVERY
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import RunPhase
-
-CHECKPOINT_EVERY = 20
-"""Versions between two checkpoints, as in NodeSpec."""
 
 
 @dataclass

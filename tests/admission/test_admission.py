@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hexcloud.admission.admission import MAX_REPLACED_BATCHES, Admission, Ask, Granted, Terms, Verdict
+from hexcloud.admission.admission import MAX_REPLACED_BATCHES, Admission, Ask, Granted, Receipt, Terms
 from hexcloud.admission.groups import Parked, Prompt
 from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.lease import GroupId, Lease, LeaseEnd, LeaseId
@@ -38,9 +38,7 @@ HABITS: dict[str, tuple[float, ...]] = {
 
 def terms(steps: int = 2, size: int = 2, eta: int = 1, replace: bool = True) -> Terms:
     law = StalenessLaw(samples_per_step=steps * size, group_size=size, eta=eta)
-    return Terms(
-        law=law, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace_zero_variance
-    )
+    return Terms(law=law, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace)
 
 
 def prompts() -> Iterator[Prompt]:
@@ -175,15 +173,15 @@ class World:
                 "reward": float(self.rng.randint(0, 1)),
             }
         )
-        verdict = self.admission.submit(worker.name, sample)
-        assert (verdict is Verdict.LATE) == (key in self.ended)
+        receipt = self.admission.submit(worker.name, sample)
+        assert (receipt is Receipt.LATE) == (key in self.ended)
         self.sent.append((worker.name, sample))
 
     def repeat(self) -> None:
         """An answer got lost on the network, so a worker sends again what was already taken."""
         if self.sent:
             name, sample = self.rng.choice(self.sent)
-            assert self.admission.submit(name, sample) is Verdict.LATE
+            assert self.admission.submit(name, sample) is Receipt.LATE
 
     def beat(self) -> None:
         if self.workers:
@@ -298,7 +296,7 @@ class Desk:
 
     def submit(self, *leases: Lease, reward: float | None = None) -> None:
         for lease in leases:
-            assert self.admission.submit(lease.worker, sample_of(lease, reward=reward)) is Verdict.ACCEPTED
+            assert self.admission.submit(lease.worker, sample_of(lease, reward=reward)) is Receipt.ACCEPTED
 
     def step(self) -> None:
         """Make one batch with the newest weights, train and publish it."""
@@ -371,16 +369,16 @@ def test_a_late_result_of_an_expired_lease_changes_nothing() -> None:
     assert desk.admission.expire(10.0) == 1
     (again,) = desk.leases("b", 1)
     assert (again.id, again.attempt) == (lease.id, lease.attempt + 1)
-    assert desk.admission.submit("a", sample_of(lease)) is Verdict.LATE
-    assert desk.admission.submit("b", sample_of(again)) is Verdict.ACCEPTED
+    assert desk.admission.submit("a", sample_of(lease)) is Receipt.LATE
+    assert desk.admission.submit("b", sample_of(again)) is Receipt.ACCEPTED
     assert desk.admission.leases.ended == {LeaseEnd.LOST: 1, LeaseEnd.SAMPLE: 1}
 
 
 def test_a_sample_sent_twice_counts_once() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    assert desk.admission.submit("a", sample_of(lease)) is Verdict.ACCEPTED
-    assert desk.admission.submit("a", sample_of(lease)) is Verdict.LATE
+    assert desk.admission.submit("a", sample_of(lease)) is Receipt.ACCEPTED
+    assert desk.admission.submit("a", sample_of(lease)) is Receipt.LATE
     assert desk.admission.leases.ended[LeaseEnd.SAMPLE] == 1
 
 
@@ -470,7 +468,7 @@ def test_a_group_with_a_sample_too_old_is_dropped_at_once_and_its_other_leases_a
     assert desk.admission.dropped_samples == 2
     assert desk.admission.outstanding == 2, "only the batch in training is left"
     assert desk.admission.hear("slow", 0, ()) == (open_lease.id,)
-    assert desk.admission.submit("slow", sample_of(open_lease)) is Verdict.LATE
+    assert desk.admission.submit("slow", sample_of(open_lease)) is Receipt.LATE
 
 
 def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
@@ -481,7 +479,7 @@ def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
     desk.admission.renew(lease, Parked((7,), (-0.1,), (1,)), now_s=0.0)  # known to be of version 1 so far
     desk.submit(young)
     assert desk.admission.take()
-    assert desk.admission.submit("a", sample_of(lease, versions=(0,))) is Verdict.TOO_OLD
+    assert desk.admission.submit("a", sample_of(lease, versions=(0,))) is Receipt.TOO_OLD
     desk.admission.publish(2)
     assert desk.leases("b", 1)[0].id == lease.id
     assert desk.admission.dropped_samples == 1
@@ -495,15 +493,15 @@ def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
 def test_a_sample_that_contradicts_its_lease_is_refused_and_made_again(lie: dict[str, object]) -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    assert desk.admission.submit("a", sample_of(lease).model_copy(update=lie)) is Verdict.REFUSED
+    assert desk.admission.submit("a", sample_of(lease).model_copy(update=lie)) is Receipt.REFUSED
     assert desk.leases("b", 1)[0].id == lease.id
 
 
 def test_nobody_delivers_for_another_worker() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    assert desk.admission.submit("b", sample_of(lease)) is Verdict.LATE
-    assert desk.admission.submit("a", sample_of(lease)) is Verdict.ACCEPTED
+    assert desk.admission.submit("b", sample_of(lease)) is Receipt.LATE
+    assert desk.admission.submit("a", sample_of(lease)) is Receipt.ACCEPTED
 
 
 def test_a_group_without_variance_is_counted_and_replaced() -> None:
@@ -567,7 +565,7 @@ def test_recovery_drops_what_abandoned_versions_made_and_keeps_the_rest() -> Non
     desk.recover(version=0)
     assert desk.admission.dropped_samples == 2
     assert desk.admission.outstanding == 2
-    assert desk.admission.submit("a", sample_of(old[1])) is Verdict.LATE
+    assert desk.admission.submit("a", sample_of(old[1])) is Receipt.LATE
     (again,) = desk.leases("a", 1)
     assert (again.id, again.attempt, again.epoch) == (old[1].id, 1, 1)
     desk.submit(again)

@@ -98,7 +98,7 @@ def store(home: Path, run: RunRecord) -> Iterator[SqliteStore]:
     store.save_run(run)
     store.save_node(node)
     rivals = (BaselineRow(name="only aws", usd_per_hour=20.0), BaselineRow(name="only gcp", usd_per_hour=None))
-    store.add_event(run.id, baselines_event(rivals, at_s=1000.0, wall_s=1000.0))
+    store.add_event(run.id, baselines_event(rivals, 16.0, at_s=1000.0, wall_s=1000.0))
     fields: dict[str, str | float | int | bool | None] = {
         "trigger": "start",
         "verdict": "moved",

@@ -19,7 +19,7 @@ def test_the_view_shows_plan_nodes_speed_staleness_money_and_events(store: Sqlit
     for words in (
         "run main-1: running",
         "emulated speed: 1 wall second = 25 run seconds",
-        "plan 15.00 USD/h, 25% under only aws; spent 4.25 of 50.00 USD",
+        "plan 15.00 USD/h, at the start 20% under only aws; spent 4.25 of 50.00 USD",
         "step 3 of 100, 20000 of 20000 tok/s, reward 0.400, accuracy before RL 0.31",
         "rollout-1",
         "7/8",

@@ -10,7 +10,7 @@ from hexcloud.domain.target import parse_target
 
 @pytest.fixture(scope="module")
 def planned() -> Planned:
-    return make(wiring.snapshot_case(RunSpec(cloud=("nebius",), target="10k")), "10k")
+    return make(wiring.snapshot_input(RunSpec(cloud=("nebius",), target="10k")), "10k")
 
 
 def test_the_trainer_comes_first_and_counts_are_of_machines(planned: Planned) -> None:
@@ -29,12 +29,12 @@ def test_a_saving_is_of_the_rivals_price(planned: Planned) -> None:
 
 
 def test_the_prices_are_as_old_as_the_snapshot(planned: Planned) -> None:
-    assert str(plan_fields(planned)["as_of"]) == max(o.as_of for o in planned.case.market.offers).isoformat()
+    assert str(plan_fields(planned)["as_of"]) == max(o.as_of for o in planned.given.market.offers).isoformat()
 
 
 @pytest.mark.parametrize("asked", ["5 steps/min", "3 samples/s", "20k", "20k tok/s", None])
 def test_a_target_is_spelt_in_the_unit_it_was_asked_in(planned: Planned, asked: str | None) -> None:
-    workload = planned.case.workload
+    workload = planned.given.workload
     samples_per_s = parse_target(asked or "20k", workload)
     spelt = spell_target(samples_per_s, workload, asked)
     assert parse_target(spelt, workload) == pytest.approx(samples_per_s, rel=1e-3)

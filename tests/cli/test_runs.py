@@ -57,3 +57,10 @@ def test_down_on_a_run_that_ended_only_reports(cli: Callable[..., Any], store: S
     store.set_run_state(run.id, RunState.DONE, "all steps are trained")
     assert json.loads(cli("down", "--json").out)["state"] == "done"
     assert json.loads(cli("attach", "--json").out)["run"] == "main-1"
+
+
+def test_a_list_of_no_runs_says_so_and_is_no_error(cli: Callable[..., Any]) -> None:
+    said = cli("status", "--all")
+    assert (said.code, said.out) == (0, "")
+    assert "there is no run yet" in said.err
+    assert cli("status", "--all", "--json").out == "[]\n"

@@ -12,7 +12,7 @@ import pytest
 
 from hexcloud import wiring
 from hexcloud.adapters.store import SqliteStore
-from hexcloud.domain.run import RunRecord
+from hexcloud.domain.run import RunRecord, RunState
 
 SMALL = ("--cloud", "nebius", "--target-throughput", "10k")
 
@@ -64,6 +64,36 @@ def test_only_a_known_run_is_resumed(cli: Callable[..., Any], store: SqliteStore
     said = cli("up", "--resume", "nobody", "--yes")
     assert said.code == 2
     assert "'nobody' is unknown: main-1" in said.err
+
+
+def test_an_unknown_task_is_refused_before_anything_is_asked(cli: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("task: sort_digit\n")
+    said = cli("up", str(file), "--yes")
+    assert said.code == 2
+    assert "did you mean sort_digits?" in said.err
+    assert said.out == ""
+
+
+def test_a_resumed_run_must_be_able_to_pay_for_more_than_it_has_spent(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord
+) -> None:
+    store.set_run_state(run.id, RunState.DONE, "budget")
+    said = cli("up", "--resume", "main", "--budget", "4.26", "--yes", "--json")
+    error = json.loads(said.out)["error"]
+    assert said.code == 1
+    assert "budget 4.26 USD, of which 4.25 are spent, buys nothing useful" in error["message"]
+    assert error["least_usd"] > 4.25
+    kept = store.run(run.id)
+    assert kept is not None
+    assert (kept.state, kept.policy.budget_usd) == (RunState.DONE, 50.0), "nothing was changed"
+
+
+def test_a_resumed_run_may_have_another_budget(cli: Callable[..., Any], store: SqliteStore, run: RunRecord) -> None:
+    store.set_run_state(run.id, RunState.DONE, "budget")
+    said = cli("up", "--resume", "main", "--budget", "500")
+    assert "at most 500.00 USD" in said.out
+    assert said.code == 2, "nobody was there to be asked"
 
 
 def hexcloud(home: Path, *arguments: str) -> dict[str, Any]:

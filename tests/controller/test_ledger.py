@@ -1,20 +1,32 @@
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from hexcloud.controller.ledger import marks_of
-from hexcloud.controller.memory import Mark
+from hexcloud.controller.ledger import marks_of, settle
+from hexcloud.controller.memory import Mark, Memory
+from hexcloud.controller.observe import Seen, observe
+from hexcloud.controller.outside import Ports, Timing
+from hexcloud.controller.prices import Prices
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.fleet import FleetState, NodeId
 from hexcloud.domain.ledger import CostKind, LedgerEntry
+from hexcloud.domain.market import EgressPrice, LinkScope
+from hexcloud.domain.offer import offer_id
+from hexcloud.domain.plan import Columns, Role, Slot, SlotName
 from hexcloud.domain.policy import Policy
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.worth import Worth
 from hexcloud.simulator.cloud import Loss, LossKind
+from hexcloud.simulator.faults import Faults
 from hexcloud.simulator.prices import PriceStep
 from hexcloud.simulator.simulation import Script, Simulation
+from hexcloud.simulator.store import SimStore
 from hexcloud.simulator.world import small_market
 
 ControllerOf = Callable[[Simulation], Controller]
+PortsOf = Callable[[Simulation], Ports]
 
 
 def entry(node: str, kind: CostKind, from_s: float, to_s: float, usd_per_hour: float) -> LedgerEntry:
@@ -91,3 +103,75 @@ def test_a_span_in_which_the_price_moved_costs_the_dearer_of_both_prices(control
     lines = [line for line in sim.store.ledger(sim.run.id) if (line.node_id, line.kind) == (node.id, CostKind.COMPUTE)]
     dear = [line.from_s - sim.start_s for line in lines if line.usd_per_hour > listed * 1.01]
     assert (min(dear), max(dear)) == (200.0, 250.0)
+
+
+def per_version_usd(seen: Seen) -> float:
+    """Return what the ledger says that one version cost on its way."""
+    assert seen.view is not None
+    store = SimStore(Faults())
+    view = seen.view.model_copy(update={"version": 10})
+    settle(replace(seen, view=view), store, Memory(), Timing())
+    return sum(line.usd for line in store.ledger(seen.run.id) if line.kind is CostKind.EGRESS) / 10
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [("aws", "us-east-1", "a")],
+        [("aws", "us-east-1", "b"), ("aws", "us-east-1", "c"), ("aws", "us-east-1", "c")],
+        [("aws", "us-west-2", "a"), ("aws", "us-west-2", "b"), ("aws", "eu-west-1", "a")],
+        [("gcp", "us-central1", "b"), ("gcp", "us-central1", "a"), ("lambda", "us-west-1", None)],
+    ],
+)
+def test_a_versions_way_costs_what_the_planner_says_also_when_nothing_is_listed_any_more(
+    controller_of: ControllerOf, ports_of: PortsOf, places: list[tuple[str, str, str | None]]
+) -> None:
+    """The trainer stands in aws/us-east-1/a; zones of one region are not free either."""
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    controller = controller_of(sim)
+    for _ in range(40):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    seen = observe(sim.run, ports_of(sim), Memory())
+    assert seen.accepted is not None
+    plan = seen.accepted[0]
+    head, rollout = plan.placement.role(Role.TRAINER)[0], plan.placement.role(Role.ROLLOUT)[0]
+    assert rollout.rollout is not None
+    seen, slots = with_rollout_at(places, seen, head, rollout)
+    columns = Columns(
+        rollout=tuple(slot.rollout for slot in slots if slot.rollout),
+        trainer=tuple(slot.trainer for slot in slots if slot.trainer),
+    )
+    pace = float(seen.run.workload.samples_per_step)  # one version a second
+    problem = Problem(columns, seen.market, seen.run.workload, seen.run.policy, FleetState())
+    rent = sum(slot.usd_per_hour for slot in slots)
+    planned = (Worth(problem, pace).bill_usd_per_hour(slots) - rent) / 3600
+    assert per_version_usd(seen) == pytest.approx(planned, abs=1e-9)
+    unlisted = replace(seen, market=seen.market.model_copy(update={"offers": ()}))
+    assert per_version_usd(unlisted) == pytest.approx(planned, abs=1e-9)
+
+
+def with_rollout_at(
+    places: list[tuple[str, str, str | None]], seen: Seen, head: Slot, rollout: Slot
+) -> tuple[Seen, tuple[Slot, ...]]:
+    """Return the run with its rollout machines at these places, and its slots; zones cost 0.01 USD/GB."""
+    assert rollout.rollout is not None
+    like = next(offer for offer in seen.market.offers if offer.id == rollout.offer_id)
+    node = next(node for node in seen.nodes if node.slot == rollout.name)
+    offers, nodes, slots = {offer.id: offer for offer in seen.market.offers}, [], [head]
+    for number, (cloud, region, zone) in enumerate(places):
+        key = offer_id(cloud, region, zone, like.instance_type, like.tenure)
+        where = {"id": key, "cloud": cloud, "region": region, "zone": zone, "usd_per_hour": like.usd_per_hour}
+        offers[key] = like.model_copy(update=where)
+        name = SlotName(f"rollout-{90 + number}")
+        column = rollout.rollout.model_copy(update={"offer_id": key})
+        slots.append(rollout.model_copy(update={"name": name, "offer_id": key, "rollout": column}))
+        nodes.append(node.model_copy(update={"id": NodeId(name), "slot": name, "offer_id": key}))
+    between = tuple(
+        EgressPrice(cloud=cloud, scope=LinkScope.REGION, usd_per_gb=0.01, source="-") for cloud in ("aws", "gcp")
+    )
+    network = seen.market.network.model_copy(update={"egress": (*seen.market.network.egress, *between)})
+    market = seen.market.model_copy(update={"offers": tuple(offers.values()), "network": network})
+    prices = Prices(market, {offer.id: offer.usd_per_hour for offer in market.offers})
+    heads = tuple(node for node in seen.nodes if node.role is Role.TRAINER)
+    return replace(seen, market=market, prices=prices, nodes=(*heads, *nodes)), tuple(slots)

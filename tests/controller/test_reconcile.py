@@ -149,6 +149,21 @@ def test_the_budget_ends_the_run_with_a_checkpoint_of_its_last_step(controller_o
     assert sim.cloud.training.checkpoint_version == sim.cloud.training.version > 0
 
 
+def test_a_resumed_run_whose_money_rents_no_machine_ends_on_its_budget(controller_of: ControllerOf) -> None:
+    sim = simulation(budget_usd=25.0)
+    controller_of(sim).run_until_done()
+    sim.store.set_run_state(sim.run.id, RunState.RUNNING, "")
+    launches = sim.faults.calls["launch"]
+    begun_s = sim.clock.now_s()
+    assert controller_of(sim).run_until_done() is RunState.DONE
+    assert sim.clock.now_s() - begun_s < 60.0
+    run = sim.store.run(sim.run.id)
+    assert run is not None
+    assert run.reason.startswith("budget: ")
+    assert run.reason.endswith("the rest rents no fleet")
+    assert sim.faults.calls["launch"] == launches
+
+
 def test_an_ask_that_no_market_meets_fails_the_run_before_anything_is_rented(controller_of: ControllerOf) -> None:
     sim = Simulation(Policy(target_samples_per_s=1e9))
     with pytest.raises(PlanError):

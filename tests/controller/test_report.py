@@ -10,6 +10,7 @@ from hexcloud.controller.report import (
     build_report,
     kept_steps,
     read_baselines,
+    read_first_price,
 )
 from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus, RunId
@@ -242,6 +243,7 @@ def test_money_is_the_ledgers() -> None:
 
 def test_baselines_come_back_from_their_event() -> None:
     rows = (BaselineRow(name="only aws", usd_per_hour=12.5), BaselineRow(name="only gcp", usd_per_hour=None))
-    kept = baselines_event(rows, at_s=5000.0, wall_s=1000.0)
-    assert read_baselines(kept) == rows
-    assert build_report(RunFacts(run=RUN, events=(kept,))).baselines == rows
+    kept = baselines_event(rows, 9.5, at_s=5000.0, wall_s=1000.0)
+    assert (read_baselines(kept), read_first_price(kept)) == (rows, 9.5)
+    report = build_report(RunFacts(run=RUN, events=(kept,)))
+    assert (report.baselines, report.first_usd_per_hour) == (rows, 9.5)

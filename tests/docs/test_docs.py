@@ -75,7 +75,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "run.yaml").write_text(run_file)
     (tmp_path / "mine.yaml").write_text(policy_file)
     (tmp_path / "mine.csv").write_text(blocks(OWN_TRACE, "csv")[0])
-    run = wiring.new_run(spec := RunSpec(name="night"), wiring.run_case(spec), samples_per_s=10.0)
+    run = wiring.new_run(spec := RunSpec(name="night"), wiring.run_input(spec), samples_per_s=10.0)
     wiring.run_dir(run).create()
     wiring.open_store().save_run(run)
     return tmp_path

@@ -37,7 +37,9 @@ def engine(make_spec: Callable[[Role], NodeSpec], tmp_path: Path) -> Iterator[En
 
 
 def children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "embedded" in " ".join(child.cmdline())]
+    """Return the engines that an EngineProcess started; those that other tests keep have no parent to watch."""
+    living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
+    return [child for child in living if "--parent-pid" in child.cmdline()]
 
 
 def test_a_killed_engine_is_replaced_and_a_closed_one_leaves_nothing(engine: EngineProcess, weights: Path) -> None:
@@ -73,9 +75,7 @@ def test_a_closed_process_starts_no_engine(engine: EngineProcess, weights: Path)
     assert children() == []
 
 
-def test_a_warm_engine_is_the_one_that_serves(
-    engine: EngineProcess, weights: Path
-) -> None:
+def test_a_warm_engine_is_the_one_that_serves(engine: EngineProcess, weights: Path) -> None:
     engine.warm_up()
     (spare,) = children()
     assert engine.start(weights, 3).info().version == 3

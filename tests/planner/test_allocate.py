@@ -357,14 +357,18 @@ def test_infeasible_ask_names_the_rules_that_clash(
     with pytest.raises(InfeasibleError) as caught:
         plan(market, workload, policy.model_copy(update=changes))
     assert any(name.startswith(rule) for name in caught.value.rules), caught.value.rules
+    assert all(name in str(caught.value) for name in caught.value.rules)
 
 
-def test_nearest_feasible_ask_is_feasible(market: Market, workload: Workload, policy: Policy) -> None:
+def test_nearest_feasible_ask_is_feasible_and_costs_no_more_when_asked_for(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
     with pytest.raises(InfeasibleError) as caught:
         plan(market, workload, policy.model_copy(update={"target_samples_per_s": 1e6}))
     nearest = caught.value.nearest_samples_per_s
     allocation = plan(market, workload, policy.model_copy(update={"target_samples_per_s": nearest}))
-    assert allocation.usd_per_hour == pytest.approx(caught.value.nearest_usd_per_hour, rel=0.02)
+    assert caught.value.nearest_usd_per_hour is not None
+    assert allocation.usd_per_hour <= caught.value.nearest_usd_per_hour * 1.02
 
 
 def test_min_cost_without_a_target_is_a_mistake_of_the_user(market: Market, workload: Workload, policy: Policy) -> None:

@@ -46,3 +46,14 @@ def test_a_rule_about_whole_machines_is_found_too(market: Market, workload: Work
     narrow = policy.model_copy(update={"max_pools": 1, "survival_share": 0.4})
     rules = clashing_rules(problem_of(market, workload, narrow), 5.0)
     assert any(name == "pools" or name.startswith("survive[") for name in rules)
+
+
+def test_regions_too_far_to_carry_weights_to_are_named(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """Two regions would survive each other's loss, but weights take a minute between them."""
+    market = make_market(make_offer("big8", 20.0), make_offer("big8", 20.0, region="eu-one"))
+    careful = policy.model_copy(update={"survival_share": 0.5})
+    rules = clashing_rules(problem_of(market, workload, careful), 25.0)
+    assert rules[0] == "staleness_reach"
+    assert any(name.startswith("survive[") for name in rules)

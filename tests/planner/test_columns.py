@@ -23,6 +23,34 @@ def test_rollout_comes_at_three_batches_and_smaller_ones_finish_sooner(
     assert rejections == ()
 
 
+def test_a_slow_gpu_gets_a_column_that_is_quick_enough_for_the_target(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("lean8", gpu="SLOW")
+    market = make_market(offer)
+    slow = market.gpus["LEAN"].model_copy(update={"name": "SLOW", "hbm_gib": 24.0, "hbm_gb_per_s": 600.0})
+    market = market.model_copy(update={"gpus": market.gpus | {"SLOW": slow}})
+    fast = policy.model_copy(update={"target_samples_per_s": 30_000 / 2048})
+    allowed_s = workload.eta * workload.samples_per_step / (30_000 / 2048)
+    columns, _ = build_columns((offer,), market, workload, fast)
+    quick = [column for column in columns.rollout if column.generation_s < allowed_s]
+    assert quick and all(column.tp > 1 for column in quick)
+    unasked, _ = build_columns((offer,), market, workload, policy.model_copy(update={"target_samples_per_s": None}))
+    assert not [column for column in unasked.rollout if column.generation_s < allowed_s]
+
+
+def test_equal_machines_get_equal_columns(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    here, there = make_offer("big8"), make_offer("big8", 5.0, region="us-two")
+    columns, _ = build_columns((here, there), make_market(here, there), workload, policy)
+    own = {
+        offer.id: [column.model_dump(exclude={"offer_id"}) for column in columns.rollout if column.offer_id == offer.id]
+        for offer in (here, there)
+    }
+    assert own[here.id] == own[there.id] and own[here.id]
+
+
 def test_one_machine_never_holds_more_slots_than_admission_fills(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:

@@ -45,10 +45,14 @@ def test_a_refused_offer_names_the_rule(market: Market, workload: Workload, poli
     assert "us-one" in answer.reason
 
 
-def test_a_glob_speaks_of_the_cheapest_usable_match(market: Market, workload: Workload, policy: Policy) -> None:
+def test_a_glob_speaks_of_the_match_that_comes_nearest_to_being_in(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
     answer = why_not("acme/us-one/*/lean*", market, workload, policy)
     assert answer.matches == 2
-    assert answer.offer_id == "acme/us-one/a/lean1/on_demand"
+    each = [why_not(f"acme/us-one/a/{kind}/on_demand", market, workload, policy) for kind in ("lean1", "lean8")]
+    extras = [one.extra_usd_per_hour for one in each if one.extra_usd_per_hour is not None]
+    assert answer.extra_usd_per_hour == pytest.approx(min(extras), abs=0.02)
 
 
 def test_a_dear_offer_comes_in_at_the_price_it_is_told(market: Market, workload: Workload, policy: Policy) -> None:
@@ -83,8 +87,20 @@ def test_an_offer_whose_samples_are_always_too_old_can_come_in_at_no_price(
     market = market.model_copy(update={"gpus": market.gpus | {"SLOW": crawling}})
     answer = why_not("lean1", market, workload, policy)
     assert (answer.kind, answer.rule) == (WhyNotKind.IMPOSSIBLE, "staleness_reach")
-    assert "it could roll out at up to" in answer.reason
+    assert "it could take part at up to" in answer.reason
     assert answer.enters_at_usd_per_hour is None
+
+
+def test_a_slow_machine_has_a_price_at_which_it_comes_in_by_small_batches(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    slow = make_offer("lean8", 3.0, gpu="SLOW")
+    market = make_market(make_offer("big8", 20.0), make_offer("big1", 4.0, zone="b"), slow)
+    lean = {"name": "SLOW", "hbm_gib": 24.0, "hbm_gb_per_s": 600.0, "bf16_tflops": 70.0, "link_gb_per_s": 12.0}
+    market = market.model_copy(update={"gpus": market.gpus | {"SLOW": market.gpus["LEAN"].model_copy(update=lean)}})
+    answer = why_not("lean8", market, workload, policy.model_copy(update={"target_samples_per_s": 30_000 / 2048}))
+    assert answer.enters_at_usd_per_hour is not None and answer.enters_at_usd_per_hour > 0
+    assert f"it would come in at {answer.enters_at_usd_per_hour:.2f} USD/h" in answer.reason
 
 
 def test_under_the_other_objective_the_same_question_has_an_answer_in_dollars(

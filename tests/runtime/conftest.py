@@ -131,7 +131,7 @@ def tell_rollout(make_coordinator: Callable[[], Coordinator], tmp_path: Path) ->
     def run(story: Story) -> None:
         async def scene() -> None:
             coordinator = make_coordinator()
-            async with serving(coordinator, SECRET), CoordinatorLink(tmp_path, SECRET, TOKEN) as link:
+            async with serving(coordinator, SECRET), CoordinatorLink(RunId("run"), tmp_path, SECRET, TOKEN) as link:
                 await story(coordinator, link)
 
         asyncio.run(scene())

@@ -101,7 +101,6 @@ class Desk:
                 version=0,
                 running=len(held),
                 generated_tokens=0,
-                busy_s=0.0,
                 leases=tuple((lease.id, lease.attempt) for lease in held),
             )
         )

@@ -125,7 +125,7 @@ def tell(tmp_path: Path) -> Callable[[Story], None]:
 
 def test_the_signed_pointer_leads_to_the_coordinator(tell: Callable[[Story], None]) -> None:
     async def story(line: Line) -> None:
-        pointer = read_pointer(line.run_dir, "run-secret")
+        pointer = read_pointer(line.run_dir, RunId("run"), "run-secret")
         assert pointer.run_id == "run"
         assert (await line.client.get(f"{pointer.url}/health")).text == "ok"
 
@@ -299,7 +299,6 @@ def test_a_drain_reaches_the_node_with_its_next_heartbeat(tell: Callable[[Story]
             "version": -1,
             "running": 0,
             "generated_tokens": 0,
-            "busy_s": 0.0,
         }
         assert Orders.model_validate_json((await line.post("/heartbeat", beat)).content).drain
 

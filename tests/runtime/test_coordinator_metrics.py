@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.messages import StepReport
-from hexcloud.domain.metrics import StepRow
-from hexcloud.runtime.coordinator_metrics import METRICS_FILE, OverlapMeter, RunMetrics, StepFacts
+from hexcloud.domain.metrics import METRICS_FILE, StepRow
+from hexcloud.runtime.coordinator_metrics import OverlapMeter, RunMetrics, StepFacts
 
 
 def report(version: int, reward: float = 0.5, wait_s: float = 0.25) -> StepReport:

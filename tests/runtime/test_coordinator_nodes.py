@@ -11,7 +11,7 @@ def registered(table: NodeTable, name: str, role: Role = Role.ROLLOUT, now_s: fl
 
 
 def beat(name: str, tokens: int = 0) -> Heartbeat:
-    return Heartbeat(node_id=NodeId(name), epoch=0, version=3, running=2, generated_tokens=tokens, busy_s=1.0)
+    return Heartbeat(node_id=NodeId(name), epoch=0, version=3, running=2, generated_tokens=tokens)
 
 
 def test_the_token_rate_is_over_recent_heartbeats_only() -> None:

@@ -21,7 +21,6 @@ from hexcloud.runtime.rollout import LAST_WORDS_S, Ending, Equipment, RolloutAge
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_weights import WeightFolder
-from hexcloud.runtime.token_bucket import TokenBucket
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Tell = Callable[[Story], None]
@@ -37,7 +36,7 @@ def make_agent(rollout_spec: NodeSpec, tmp_path: Path) -> MakeAgent:
         equipment = Equipment(
             link=link,
             keeper=EngineKeeper(start, threads=20),
-            folder=WeightFolder(tmp_path / "weights", TokenBucket(None)),
+            folder=WeightFolder(tmp_path / "weights", LinkCap()),
             cap=LinkCap(),
             address="127.0.0.1:1",
         )
@@ -134,7 +133,7 @@ def test_a_lapsed_spend_lease_ends_a_node_that_hears_nobody(
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 running = asyncio.create_task(make_agent(link, engines(0.005)).run())
                 await until(lambda: held(coordinator) > 0)
@@ -186,7 +185,7 @@ def test_a_node_follows_the_coordinator_to_its_new_address(
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 running = asyncio.create_task(make_agent(link, engines(0.002)).run())
                 await train(coordinator, publish, 1)

@@ -26,22 +26,6 @@ def test_slots_are_taken_and_freed() -> None:
     assert (bench.free, bench.generated_tokens) == (3, 7)
 
 
-def test_busy_time_counts_once_while_anything_runs() -> None:
-    now = 0.0
-    bench = Bench(slots=4, clock=lambda: now)
-    first, second = [a_lease("1.0")], [a_lease("1.1")]
-    now = 1.0
-    bench.begin(first)
-    now = 2.0
-    bench.begin(second)
-    assert bench.busy_s == 1.0
-    now = 4.0
-    bench.end(first, 0)
-    bench.end(second, 0)
-    now = 9.0
-    assert bench.busy_s == 3.0
-
-
 def test_only_running_leases_can_end_elsewhere_and_only_that_attempt() -> None:
     bench = Bench(slots=4)
     bench.begin([a_lease("1.0")])

@@ -6,11 +6,11 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Register, WeightsManifest
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_weights import WeightFolder
-from hexcloud.runtime.token_bucket import TokenBucket
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Publish = Callable[[Coordinator, int], None]
@@ -31,7 +31,7 @@ def test_heard_versions_are_loaded_and_older_ones_ignored(
         publish(coordinator, 0)
         first = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
-        folder = WeightFolder(tmp_path / "weights", TokenBucket(None))
+        folder = WeightFolder(tmp_path / "weights", LinkCap())
         follower = WeightFollower(link, folder, keeper, asyncio.Lock())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
@@ -56,7 +56,7 @@ def test_a_version_that_is_not_served_is_given_up_for_a_newer_one(
         publish(coordinator, 0)
         served = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
-        follower = WeightFollower(link, WeightFolder(tmp_path / "w", TokenBucket(None)), keeper, asyncio.Lock())
+        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, asyncio.Lock())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         follower.want(WeightsManifest(epoch=-1, version=3, sha256="0" * 64, size=1))

@@ -44,9 +44,7 @@ def test_a_revoked_node_is_told_apart_from_a_dead_line(tell_rollout: Tell) -> No
 
 def test_a_node_that_has_not_registered_may_try_again(tell_rollout: Tell) -> None:
     async def story(_coordinator: Coordinator, link: CoordinatorLink) -> None:
-        beat = Heartbeat(
-            node_id=NodeId("run.rollout.0"), epoch=0, version=-1, running=0, generated_tokens=0, busy_s=0.0
-        )
+        beat = Heartbeat(node_id=NodeId("run.rollout.0"), epoch=0, version=-1, running=0, generated_tokens=0)
         with pytest.raises(UnreachableError):
             await link.heartbeat(beat)
 
@@ -90,8 +88,8 @@ def test_a_moved_coordinator_is_found_after_one_failed_call(
     make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
 ) -> None:
     async def scene() -> None:
-        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
-            with pytest.raises(UnreachableError, match="no coordinator"):
+        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+            with pytest.raises(UnreachableError, match="no pointer"):
                 link.url()
             async with serving(make_coordinator(), "run-secret") as first:
                 await link.register(register())
@@ -109,9 +107,9 @@ def test_a_pointer_that_somebody_else_signed_is_not_followed(
     make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
 ) -> None:
     async def scene() -> None:
-        link = CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token")
+        link = CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token")
         async with link, serving(make_coordinator(), "another-secret"):
-            with pytest.raises(UnreachableError, match="signature"):
+            with pytest.raises(UnreachableError, match="not signed"):
                 await link.register(register())
 
     asyncio.run(scene())

@@ -75,7 +75,7 @@ def test_delivery_waits_for_a_coordinator_that_comes_back_elsewhere(
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 leases = await leases_of(link, want=4)
             outbox = Outbox(NODE, link)

@@ -9,6 +9,7 @@ import pytest
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import KEEP, Source, WeightFolder
 from hexcloud.runtime.token_bucket import TokenBucket
 
@@ -33,8 +34,8 @@ def source(content: bytes = BYTES, fails_after: int | None = None, offsets: list
     return stream
 
 
-def folder(path: Path, bytes_per_s: float | None = None) -> WeightFolder:
-    return WeightFolder(path / "weights", TokenBucket(bytes_per_s))
+def folder(path: Path, bytes_per_s: float | None = None, latency_s: float = 0.0) -> WeightFolder:
+    return WeightFolder(path / "weights", LinkCap(TokenBucket(bytes_per_s), latency_s))
 
 
 def test_a_version_arrives_whole(tmp_path: Path) -> None:
@@ -49,6 +50,15 @@ def test_a_version_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     for _ in range(2):
         asyncio.run(weights.fetch(manifest(), source(offsets=offsets)))
     assert offsets == [0]
+
+
+def test_a_version_takes_as_long_as_its_links_latency_and_what_is_there_takes_none(tmp_path: Path) -> None:
+    weights, waited_s = folder(tmp_path, latency_s=0.2), []
+    for _ in range(2):
+        begun_s = time.monotonic()
+        asyncio.run(weights.fetch(manifest(), source()))
+        waited_s.append(time.monotonic() - begun_s)
+    assert waited_s[0] >= 0.2 > waited_s[1]
 
 
 def test_a_broken_download_goes_on_where_it_stopped_even_after_a_restart(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""binding: which rules hold a plan where it is: one machine less would break them, or one machine more."""
+
+from collections import Counter, defaultdict
+
+from hexcloud.domain.offer import OfferId, Tenure
+from hexcloud.domain.plan import RolloutColumn, TrainerColumn
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rules import RuleModel
+from hexcloud.planner.search import Found
+
+Held = tuple[tuple[RolloutColumn, int], ...]
+
+
+def binding_rules(found: Found) -> tuple[str, ...]:
+    """Return names of rules: first those that need every machine, then those that leave room for none more.
+
+    Whole machines seldom meet a limit to the last digit, so a rule binds when the smallest machine held decides it.
+    """
+    rules = found.rules
+    held = tuple((column, count) for column, machines in rules.rollout if (count := found.solution.count(machines)))
+    gang = next(gang for gang, chosen in rules.gangs if found.solution.count(chosen))
+    return (*_needing(rules, held, gang), *_full(found, held, gang))
+
+
+def _needing(rules: RuleModel, held: Held, gang: TrainerColumn) -> list[str]:
+    """Rules that one machine less would break; of gangs, those that a cheaper one is too slow for."""
+    problem, target = rules.problem, rules.choice.samples_per_s
+    price = problem.gang_usd_per_hour(gang)
+    cheaper = (one for one in problem.gangs if problem.gang_usd_per_hour(one) < price)
+    names = ["train_rate"] if any(one.samples_per_s * problem.duty < target for one in cheaper) else []
+    rates = {column: problem.rate(column, target) for column, _ in held}
+    made = sum(rates[column] * count for column, count in held)
+    if made - min(rates.values()) < target:
+        names.append("rollout_rate")
+    least = problem.policy.survival_share * target
+    lost: dict[str, float] = defaultdict(float)
+    for column, count in held:
+        lost[rules.offer(column).domain] += rates[column] * count
+    for domain, rate in sorted(lost.items()):
+        outside = [rates[column] for column, _ in held if rules.offer(column).domain != domain]
+        if least > 0 and made - rate - min(outside, default=0.0) < least:
+            names.append(f"survive[{domain}]")
+    cores = [problem.reward_vcpus(column) for column, _ in held]
+    kept = sum(problem.reward_vcpus(column) * count for column, count in held)
+    if kept - min(cores) < target * problem.workload.reward_cpu_s_per_sample:
+        names.append("reward_cpu")
+    return names
+
+
+def _full(found: Found, held: Held, gang: TrainerColumn) -> list[str]:
+    """Rules that one machine more, of those held, would break."""
+    rules, problem = found.rules, found.rules.problem
+    machines = Counter({gang.offer_id: gang.nodes})
+    for column, count in held:
+        machines[column.offer_id] += count
+    workload, policy = problem.workload, problem.policy
+    names = [f"stock[{name}]" for name, count in sorted(machines.items()) if count >= problem.stock[name]]
+    names += _full_quotas(problem, machines)
+    slots = sum(column.slots * count for column, count in held) + min(column.slots for column, _ in held)
+    if slots > (workload.eta + 1) * workload.samples_per_step:
+        names.append("in_flight")
+    bill = sum(part.usd_per_hour(found.solution) for part in (rules.rent, rules.egress, rules.one_off))
+    cheapest = min(rules.offer(column).usd_per_hour for column, _ in held)
+    if policy.max_usd_per_hour is not None and bill + cheapest > policy.max_usd_per_hour:
+        names.append("hourly_budget")
+    if policy.max_pools is not None and len(machines) >= policy.max_pools:
+        names.append("pools")
+    if _is_spot_full(rules, held):
+        names.append("spot_share")
+    return names
+
+
+def _full_quotas(problem: Problem, machines: Counter[OfferId]) -> list[str]:
+    drawn: dict[str, float] = defaultdict(float)
+    smallest: dict[str, float] = {}
+    for name, count in machines.items():
+        offer = problem.offers[name]
+        if offer.quota in problem.quotas and offer.quota is not None:
+            drawn[offer.quota] += count * offer.quota_units
+            smallest[offer.quota] = min(offer.quota_units, smallest.get(offer.quota, offer.quota_units))
+    return [f"quota[{key}]" for key, units in sorted(drawn.items()) if units + smallest[key] > problem.quotas[key]]
+
+
+def _is_spot_full(rules: RuleModel, held: Held) -> bool:
+    problem, target = rules.problem, rules.choice.samples_per_s
+    rates = [(rules.offer(column).tenure, problem.rate(column, target), count) for column, count in held]
+    spot = [(rate, count) for tenure, rate, count in rates if tenure is Tenure.SPOT]
+    more = min((rate for rate, _ in spot), default=0.0)
+    share = problem.policy.max_spot_share
+    made = sum(rate * count for _, rate, count in rates)
+    return share < 1 and more > 0 and sum(rate * count for rate, count in spot) + more > share * (made + more)

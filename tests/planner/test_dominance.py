@@ -1,0 +1,60 @@
+from collections.abc import Callable
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.dominance import undominated
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.useful import Useful
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+TWIN = {"id": "acme/us-one/a/lean8x/on_demand", "instance_type": "lean8x"}
+
+
+def kept(problem: Problem, samples_per_s: float = 10.0, *, relaxed: bool = False) -> set[str]:
+    useful = Useful(problem, samples_per_s, problem.rollout)
+    return {column.offer_id for column in undominated(useful, (), relaxed=relaxed)}
+
+
+def test_a_dearer_twin_in_the_same_place_is_pointless(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    dear = make_offer("lean8", 9.0).model_copy(update=TWIN)
+    market = make_market(make_offer("lean8", 5.0), dear)
+    assert kept(problem_of(market, workload, policy)) == {"acme/us-one/a/lean8/on_demand"}
+
+
+def test_where_the_winner_may_run_out_the_loser_stays(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    dear = make_offer("lean8", 9.0).model_copy(update=TWIN)
+    market = make_market(make_offer("lean8", 5.0, stock=1), dear)
+    assert len(kept(problem_of(market, workload, policy), 100.0)) == 2
+
+
+def test_another_zone_counts_unless_egress_does_not(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer("lean8", 5.0), make_offer("lean8", 9.0, zone="b")), workload, policy)
+    assert len(kept(problem)) == 2
+    assert len(kept(problem, relaxed=True)) == 1
+
+
+def test_a_small_batch_stays_where_slots_count_and_goes_where_they_do_not(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer("lean8", 5.0)), workload, policy)
+    useful = Useful(problem, 60.0, problem.rollout)
+    assert len(undominated(useful, ())) > 1
+    assert len(undominated(useful, (), relaxed=True)) == 1

@@ -1,0 +1,49 @@
+from collections.abc import Callable
+
+import pytest
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.useful import Useful
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+def test_no_more_machines_are_useful_than_make_the_target_alone(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(market, workload, policy)
+    useful = Useful(problem, 10.0, problem.rollout)
+    for column in problem.rollout:
+        most, rate = useful.most(column), useful.rates[column]
+        assert 1 <= most <= problem.stock[column.offer_id]
+        assert most == problem.stock[column.offer_id] or most * rate >= 10.0 * (1 - 1e-6)
+
+
+def test_cores_for_rewards_may_ask_for_more_machines_than_the_rate(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    needs = []
+    for vcpus in (64.0, 8.5):
+        problem = problem_of(make_market(make_offer("big8", vcpus=vcpus)), workload, policy)
+        useful = Useful(problem, 30.0, problem.rollout)
+        needs.append(useful.need(problem.rollout[-1]))
+    assert needs[0] < needs[1] == pytest.approx(30.0 * workload.reward_cpu_s_per_sample / 0.5)
+
+
+def test_a_cap_on_spot_keeps_more_on_demand_machines_useful(market: Market, workload: Workload, policy: Policy) -> None:
+    free = problem_of(market, workload, policy)
+    capped = problem_of(market, workload, policy.model_copy(update={"max_spot_share": 0.3}))
+    column = next(one for one in free.rollout if free.offers[one.offer_id].tenure is Tenure.ON_DEMAND)
+    assert Useful(capped, 10.0, free.rollout).need(column) > Useful(free, 10.0, free.rollout).need(column)
