@@ -182,10 +182,14 @@ def _rivals(planned: Planned) -> "RenderableType":
     table.add_column("you save", justify="right")
     able = [row for row in planned.baselines if row.usd_per_hour is not None]
     for row in able[:_BASELINES_SHOWN]:
-        table.add_row(row.name, f"{row.usd_per_hour:.2f}", f"{planned.saving(row) or 0.0:.0%}")
+        table.add_row(row.name, f"{row.usd_per_hour:.2f}", _share(planned.saving(row)))
     if unable := len(planned.baselines) - len(able):
         table.add_row(f"{unable} more buyers cannot do it at all", "-", "-")
     return table
+
+
+def _share(saving: float | None) -> str:
+    return f"{round(saving or 0.0, 2) + 0.0:.0%}"  # + 0.0: a plan within its gap saves 0 %, not -0 %
 
 
 def _rejected(planned: Planned) -> str:
