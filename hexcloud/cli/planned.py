@@ -72,7 +72,8 @@ def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False) -> P
     except InfeasibleError as error:
         raise _in_users_words(error, given, asked) from error
     solve_s = time.perf_counter() - begun
-    return Planned(given, result, baselines(given.market, given.workload, given.policy), solve_s)
+    rivals = baselines(given.market, given.workload, given.policy, result.plan.allocation)
+    return Planned(given, result, rivals, solve_s)
 
 
 def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
@@ -176,6 +177,8 @@ def _sums(planned: Planned) -> str:
 def _rivals(planned: Planned) -> "RenderableType":
     from rich.table import Table
 
+    from hexcloud.planner.baselines import DEAREST
+
     table = Table(title="What simpler buyers pay for the same throughput", title_justify="left")
     table.add_column("buyer")
     table.add_column("USD/h", justify="right")
@@ -184,7 +187,7 @@ def _rivals(planned: Planned) -> "RenderableType":
     for row in able[:_BASELINES_SHOWN]:
         table.add_row(row.name, f"{row.usd_per_hour:.2f}", _share(planned.saving(row)))
     if unable := len(planned.baselines) - len(able):
-        table.add_row(f"{unable} more buyers cannot do it at all", "-", "-")
+        table.add_row(f"{unable} more cannot, or pay over {DEAREST:.0f} times as much", "-", "-")
     return table
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
-from hexcloud.domain.plan import Columns
+from hexcloud.domain.plan import Allocation, Columns
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.workload import Workload
@@ -19,16 +19,22 @@ from hexcloud.planner.screen import screen
 from hexcloud.planner.search import cheapest
 from hexcloud.planner.words import rule_in_words
 
+DEAREST = 3.0
+"""A buyer who pays over so many times the plan's price: the exact figure tells nobody anything and takes longest."""
 
-def baselines(market: Market, workload: Workload, policy: Policy) -> tuple[BaselineRow, ...]:
+
+def baselines(
+    market: Market, workload: Workload, policy: Policy, plan: Allocation | None = None
+) -> tuple[BaselineRow, ...]:
     """Return what buyers with fewer choices pay per hour, cheapest first, then those who cannot.
 
     One GPU type on-demand (every type), one GPU type in any tenure (the best), on-demand of all types, one cloud. Every
-    buyer has the same job, target and wishes but no cap on the price: a baseline over the cap is still a price. Prices
-    are the MILP's objective, like `Allocation.usd_per_hour`: rent, egress, start-up spread over the horizon, risk.
-    Without a target they buy what the plan makes at most: InfeasibleError and ConfigError then come from `allocate`.
+    buyer has the same job, target and wishes but not the policy's cap on the price: a baseline over the cap is still a
+    price. Prices are the MILP's objective, like `Allocation.usd_per_hour`: rent, egress, start-up spread over the
+    horizon, risk. Where `plan` is given, buyers make what it makes and are not priced over DEAREST times its price;
+    without it and without a target `allocate` finds the most, with its InfeasibleError and ConfigError.
     """
-    shop = _shop(market, workload, policy)
+    shop = _shop(market, workload, policy, plan)
     on_demand = shop.only(lambda offer: offer.tenure is Tenure.ON_DEMAND)
     rows = [on_demand.row("on-demand only")]
     rows += [on_demand.of_gpu(gpu).row(f"only {gpu}, on-demand") for gpu in shop.values(lambda offer: offer.gpu)]
@@ -70,6 +76,8 @@ class _Shop:
         """Return the buyer's price, or the rules that leave none."""
         found = cheapest(self.problem, self.samples_per_s, MIP_GAP)
         if found is None:
+            if cap := self.problem.policy.max_usd_per_hour:
+                return BaselineRow(name=name, usd_per_hour=None, reason=f"not for {cap:.2f} USD/h, if at all")
             rules = clashing_rules(self.problem, self.samples_per_s)
             words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
             return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
@@ -93,11 +101,13 @@ class _Shop:
         return best
 
 
-def _shop(market: Market, workload: Workload, policy: Policy) -> _Shop:
+def _shop(market: Market, workload: Workload, policy: Policy, plan: Allocation | None) -> _Shop:
     """Return the shop of the buyer with every choice; without a target, at the most the policy's limits allow."""
     fleet = FleetState()
     columns, _ = build_columns(screen(market, workload, policy, fleet).offers, market, workload, policy)
     asked = policy.target_samples_per_s if policy.objective is Objective.MIN_COST else None
-    samples_per_s = asked or allocate(columns, market, workload, policy, fleet).samples_per_s
-    uncapped = policy.model_copy(update={"max_usd_per_hour": None})
-    return _Shop(Problem(columns, market, workload, uncapped, fleet), samples_per_s)
+    known = plan or (None if asked else allocate(columns, market, workload, policy, fleet))
+    samples_per_s = asked or (known.samples_per_s if known else 0.0)
+    cap = DEAREST * plan.usd_per_hour if plan else None
+    capped = policy.model_copy(update={"max_usd_per_hour": cap})
+    return _Shop(Problem(columns, market, workload, capped, fleet), samples_per_s)

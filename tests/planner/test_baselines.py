@@ -6,7 +6,7 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import baselines
+from hexcloud.planner.baselines import DEAREST, baselines
 from hexcloud.planner.plan import make_plan
 
 
@@ -80,3 +80,24 @@ def test_for_most_throughput_baselines_buy_the_throughput_of_the_plan(
     assert {row.name for row in rows} == {row.name for row in tuned}
     prices = [row.usd_per_hour for row in rows if row.usd_per_hour is not None]
     assert min(prices) >= plan.allocation.usd_per_hour * 0.998
+
+
+def test_beside_a_plan_the_same_rows_stand_but_for_those_that_are_far_too_dear(
+    rows: dict[str, BaselineRow], market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan.allocation
+    for row in baselines(market, workload, policy, plan):
+        price = rows[row.name].usd_per_hour if row.name in rows else None
+        if price is not None and price <= DEAREST * plan.usd_per_hour * (1 - MIP_GAP):
+            assert row.usd_per_hour == pytest.approx(price, rel=2 * MIP_GAP)
+        else:
+            assert row.usd_per_hour is None
+            assert "USD/h" in row.reason
+
+
+def test_a_buyer_who_pays_over_three_times_the_plan_is_not_priced(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan.allocation
+    bargain = plan.model_copy(update={"rent_usd_per_hour": plan.rent_usd_per_hour / 10})
+    assert all(row.usd_per_hour is None for row in baselines(market, workload, policy, bargain))
