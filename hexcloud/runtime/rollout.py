@@ -20,6 +20,7 @@ from hexcloud.runtime.rollout_follow import WeightFollower
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink, RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_probe import probe_and_report
 from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_wire import Wire
 from hexcloud.runtime.rollout_worker import LeaseWorker
 
 LAST_WORDS_S = 1.5
@@ -71,8 +72,7 @@ class RolloutAgent:
         self._keeper = equipment.keeper
         self._cap = equipment.cap
         self._address = equipment.address
-        # One at a time on the wire: a probe beside a download would measure half a link.
-        self._wire = asyncio.Lock()
+        self._wire = Wire()
         self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire)
         self._worker = LeaseWorker(spec, equipment.link, equipment.keeper, self._follower)
         self._run_until_s = time.time() + spec.spend_lease_s
@@ -214,8 +214,7 @@ class RolloutAgent:
         self._end(Ending.DRAINED)
 
     async def _probe(self, address: str) -> None:
-        async with self._wire:
-            await probe_and_report(self._link, self._spec.node_id, address, self._cap)
+        await self._wire.probe(lambda: probe_and_report(self._link, self._spec.node_id, address, self._cap))
 
 
 def _is_engine_death(error: BaseException) -> bool:

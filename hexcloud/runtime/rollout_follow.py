@@ -13,6 +13,7 @@ from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
 from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError
 from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_wire import Wire
 
 RETRY_S = 0.3
 
@@ -25,9 +26,9 @@ def identity(manifest: WeightsManifest | None) -> tuple[int, int]:
 
 
 class WeightFollower:
-    """Remembers the newest version heard of and loads it. `wire` keeps probes and downloads apart."""
+    """Remembers the newest version heard of and loads it. Downloads go before probes on the `wire`."""
 
-    def __init__(self, link: CoordinatorLink, folder: WeightFolder, keeper: EngineKeeper, wire: asyncio.Lock) -> None:
+    def __init__(self, link: CoordinatorLink, folder: WeightFolder, keeper: EngineKeeper, wire: Wire) -> None:
         self._link = link
         self._folder = folder
         self._keeper = keeper
@@ -60,7 +61,7 @@ class WeightFollower:
             on_load()
 
     async def _load(self, manifest: WeightsManifest) -> None:
-        async with self._wire:
+        async with self._wire.for_weights():
             directory = await self._folder.fetch(manifest, self._link.weights)
         await self._keeper.load(manifest, directory)
         self._folder.prune(manifest)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.command import Emulation, NodeSpec
 from hexcloud.domain.messages import StepReport
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
@@ -40,7 +40,8 @@ def test_a_node_works_outlives_its_engine_and_says_its_last_words(
 ) -> None:
     home = tmp_path / "node"
     home.mkdir()
-    spec = make_spec(Role.ROLLOUT)
+    slow = Emulation(clock_scale=60, samples_per_s=8)  # nobody trains: at full speed the node would soon have no work
+    spec = make_spec(Role.ROLLOUT).model_copy(update={"emulation": slow})
     (home / "node.json").write_text(spec.model_dump_json())
     publish_first_weights(coordinator, tmp_path)
     with (home / "log").open("wb") as log:

@@ -11,6 +11,7 @@ from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_wire import Wire
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Publish = Callable[[Coordinator, int], None]
@@ -32,7 +33,7 @@ def test_heard_versions_are_loaded_and_older_ones_ignored(
         first = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
         folder = WeightFolder(tmp_path / "weights", LinkCap())
-        follower = WeightFollower(link, folder, keeper, asyncio.Lock())
+        follower = WeightFollower(link, folder, keeper, Wire())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         follower.want(None)
@@ -56,7 +57,7 @@ def test_a_version_that_is_not_served_is_given_up_for_a_newer_one(
         publish(coordinator, 0)
         served = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
-        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, asyncio.Lock())
+        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, Wire())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         follower.want(WeightsManifest(epoch=-1, version=3, sha256="0" * 64, size=1))

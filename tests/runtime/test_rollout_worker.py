@@ -18,6 +18,7 @@ from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_follow import WeightFollower
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.rollout_wire import Wire
 from hexcloud.runtime.rollout_worker import LeaseWorker
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
@@ -34,7 +35,7 @@ async def at_work(link: CoordinatorLink, spec: NodeSpec, start: StartEngine) -> 
     assert orders.latest is not None
     keeper = EngineKeeper(start, threads=20)
     folder = WeightFolder(Path(spec.run_dir) / "weights", LinkCap())
-    follower = WeightFollower(link, folder, keeper, asyncio.Lock())
+    follower = WeightFollower(link, folder, keeper, Wire())
     await keeper.load(orders.latest, await folder.fetch(orders.latest, link.weights))
     worker = LeaseWorker(spec, link, keeper, follower)
     working = asyncio.create_task(worker.work())
