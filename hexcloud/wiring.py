@@ -3,6 +3,7 @@
 import os
 import secrets
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
 
 if TYPE_CHECKING:
+    from hexcloud.adapters.markets.trace import Trace
     from hexcloud.adapters.run_dir import RunDir
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
@@ -114,15 +116,47 @@ def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
 
 
 def run_input(spec: RunSpec) -> PlanInput:
-    """Return what `hexcloud up` plans first: the same, within what the run's provider can start."""
+    """Return what `hexcloud up` plans first: the same, within what the run's provider can start.
+
+    Raises ConfigError also for what a run needs only later: once stored, a run that cannot go on blocks its name.
+    """
+    from hexcloud.adapters.markets.trace import load_trace
+    from hexcloud.adapters.timer import read_schedule
+
     given = snapshot_input(spec)
     if spec.provider != "local":
         raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
+    if spec.trace is not None:
+        load_trace(spec.trace)
+    read_schedule(given.policy.replan, time.time())
+    if spec.output is not None:
+        _require_writable(Path(spec.output))
     return PlanInput(
         market=given.market,
         workload=given.workload,
         policy=given.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
     )
+
+
+def _require_writable(folder: Path) -> None:
+    """Make a folder, and a file in it for a moment. Raises ConfigError: better now than after the last step."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"hexcloud")
+    except OSError as error:
+        raise ConfigError(f"output: {str(folder)!r} cannot be written: {error.strerror}") from error
+
+
+def _absolute(spec: RunSpec) -> RunSpec:
+    """Return a run's spec as it reads from any folder: another process may go on with the run from elsewhere."""
+    from hexcloud.adapters.files import POLICY_SUFFIXES, is_path
+    from hexcloud.adapters.markets.trace import TRACE_SUFFIX
+
+    files = {"output": spec.output}
+    files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
+    files |= {"trace": spec.trace} if spec.trace and is_path(spec.trace, TRACE_SUFFIX) else {}
+    return spec.model_copy(update={field: str(Path(file).absolute()) for field, file in files.items() if file})
 
 
 def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
@@ -135,7 +169,7 @@ def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
     run_dir = home() / "runs" / run_id
     return RunRecord(
         id=run_id,
-        spec=spec,
+        spec=_absolute(spec),
         workload=given.workload,
         policy=given.policy,
         state=RunState.RUNNING,
@@ -182,22 +216,32 @@ def run_dir(run: RunRecord) -> "RunDir":
 def market_source(run: RunRecord) -> "MarketSource":
     """Return the run's market: the snapshot, with the run's price trace played over it on the run clock."""
     from hexcloud.adapters.markets.snapshot import SnapshotMarket
-    from hexcloud.adapters.markets.trace import TraceMarket, load_trace
+    from hexcloud.adapters.markets.trace import TraceMarket
 
-    source = SnapshotMarket(run.policy.clouds)
+    source, trace = SnapshotMarket(run.policy.clouds), _trace(run)
+    return source if trace is None else TraceMarket(source, trace, run.created_wall_s)
+
+
+def _trace(run: RunRecord) -> "Trace | None":
+    """Return the run's trace. A run that ends does without one that cannot be read: nothing may keep machines alive."""
+    from hexcloud.adapters.markets.trace import load_trace
+
     if run.spec.trace is None:
-        return source
-    return TraceMarket(source, load_trace(run.spec.trace), run.created_wall_s)
+        return None
+    try:
+        return load_trace(run.spec.trace)
+    except ConfigError:
+        if run.state is RunState.STOPPING:
+            return None
+        raise
 
 
 def provisioner(run: RunRecord) -> "Provisioner":
     """Return who rents the run's machines."""
     from hexcloud.adapters.clock import RunClock
-    from hexcloud.adapters.markets.trace import load_trace
     from hexcloud.adapters.provisioners.local import LocalProvisioner
 
-    pools = load_trace(run.spec.trace) if run.spec.trace else None
-    return LocalProvisioner(Path(run.run_dir), RunClock.of(run), pools, origin_s=run.created_wall_s)
+    return LocalProvisioner(Path(run.run_dir), RunClock.of(run), _trace(run), origin_s=run.created_wall_s)
 
 
 def secrets_of(run: RunRecord) -> "RunSecrets":

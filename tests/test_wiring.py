@@ -7,7 +7,7 @@ import pytest
 from hexcloud import wiring
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.policy import Objective, ReplanSchedule
-from hexcloud.domain.run import RunSpec
+from hexcloud.domain.run import RunSpec, RunState
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +97,48 @@ def test_the_users_own_machines_are_a_market_of_their_own(tmp_path: Path) -> Non
     given = wiring.fleet_input(RunSpec(target="20k"), fleet)
     assert len(given.market.offers) == 2
     assert given.policy.target_samples_per_s is None, "a fleet does what it can"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"trace": "nowhere.csv"}, "cannot be read"),
+        ({"trace": "clam"}, "did you mean calm"),
+        ({"replan": ReplanSchedule(every="5 parsecs")}, "5 parsecs"),
+        ({"replan": ReplanSchedule(cron="* *")}, "five"),
+        ({"output": "/proc/nowhere"}, "cannot be written"),
+    ],
+)
+def test_what_a_run_needs_later_is_checked_before_it_is_stored(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        wiring.run_input(RunSpec.model_validate(fields))
+
+
+def test_an_output_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "model"
+    wiring.run_input(RunSpec(output=str(folder)))
+    assert list(folder.iterdir()) == []
+
+
+def test_a_stored_run_reads_the_same_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.csv").write_text("at_h,event,offer,usd_per_hour,count\n")
+    (tmp_path / "own.yaml").write_text("horizon_h: 3\n")
+    monkeypatch.chdir(tmp_path)
+    spec = RunSpec(trace="own.csv", policy="own.yaml", output="out")
+    stored = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0).spec
+    assert stored.trace == str(tmp_path / "own.csv")
+    assert stored.policy == str(tmp_path / "own.yaml")
+    assert stored.output == str(tmp_path / "out")
+    bundled = RunSpec()
+    assert wiring.new_run(bundled, wiring.run_input(bundled), samples_per_s=10.0).spec == bundled
+
+
+def test_a_run_that_ends_needs_no_trace_and_any_other_does() -> None:
+    spec = RunSpec()
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
+    lost = run.model_copy(update={"spec": spec.model_copy(update={"trace": "/gone/own.csv"})})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        wiring.market_source(lost)
+    ending = lost.model_copy(update={"state": RunState.STOPPING})
+    assert wiring.market_source(ending).market(run.created_wall_s).offers
+    assert wiring.provisioner(ending).list_nodes(run.id) == ()

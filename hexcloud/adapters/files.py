@@ -27,6 +27,7 @@ from hexcloud.domain.run import RunSpec
 MAX_BYTES = 1 << 20
 """No honest configuration is larger; a huge file is a mistake, such as the name of a checkpoint."""
 MAX_DEPTH = 12
+POLICY_SUFFIXES = (".yaml", ".yml")
 OWN_USD_PER_GPU_HOUR = 0.01
 """Nominal price of a machine that costs nothing extra: positive, so that a plan still prefers fewer machines."""
 OWN_CLOUD = "own"
@@ -105,7 +106,7 @@ def load_run_spec(path: Path | str) -> RunSpec:
 def load_policy(name_or_path: str) -> Policy:
     """Read a bundled policy by name, or a user's own by path. Raises ConfigError."""
     path = Path(name_or_path)
-    if path.suffix not in {".yaml", ".yml"} and len(path.parts) == 1:
+    if not is_path(name_or_path, *POLICY_SUFFIXES):
         path = policy_root() / f"{name_or_path}.yaml"
         if not path.is_file():
             known = [file.stem for file in policy_root().glob("*.yaml")]
@@ -188,8 +189,23 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """Return how an error message goes on after an unknown word: the likely meant one, or all that are allowed."""
     names = sorted(known)
     by_lower = {name.lower(): name for name in names}
+    return _nearest(word, by_lower) or f"; allowed: {', '.join(names)}"
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """Return the likely meant word as `suggest` does, or nothing: for words too many to list."""
+    return _nearest(word, {name.lower(): name for name in sorted(known)})
+
+
+def is_path(name_or_path: str, *suffixes: str) -> bool:
+    """Does a text mean the user's own file rather than a bundled one? By its suffix, or because it names a folder."""
+    path = Path(name_or_path)
+    return path.suffix in suffixes or len(path.parts) > 1
+
+
+def _nearest(word: str, by_lower: dict[str, str]) -> str:
     close = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]}?" if close else f"; allowed: {', '.join(names)}"
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def _data_root(name: str) -> Path:
@@ -269,6 +285,10 @@ def _fault(name: str, fault: ErrorDetails, model: type[BaseModel], lines: dict[L
             what = f"{key} is unknown{suggest(str(at[-1]), _fields_at(model, at[:-1]))}"
         case "missing":
             what = f"{key} is missing"
+        case "tuple_type":
+            what = f"{key} is {_shorten(fault['input'])}: must be a list, such as [{fault['input']}]"
+        case "model_type" | "model_attributes_type":
+            what = f"{key} is {_shorten(fault['input'])}: must be keys with values, such as `key: value`"
         case _:
             wrong = fault["msg"].removeprefix("Value error, ").replace("Input should be ", "must be ")
             given = "" if isinstance(fault["input"], dict | list) else f" is {_shorten(fault['input'])}:"

@@ -5,6 +5,7 @@ and none twice; every lease ends once; and the run never stops for ever: a worke
 always be granted whatever waits, because the version it needs, due step - eta, is at most the current one.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -154,6 +155,8 @@ class Admission:
         group = self._groups.live[lease.group]
         known = group.parked.get(lease.index, NOTHING)
         is_sound = len(committed.tokens) == len(committed.logprobs) == len(committed.versions)
+        # One infinite logprob would spoil the sample that is continued from here.
+        is_sound = is_sound and all(map(math.isfinite, committed.logprobs))
         if is_sound and len(committed.tokens) > len(known.tokens) and max(committed.versions) <= self.version:
             group.parked[lease.index] = committed
 

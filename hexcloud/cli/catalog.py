@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hexcloud.cli.options import AsJson, Clouds
-from hexcloud.cli.output import console, print_json
+from hexcloud.cli.output import console, print_json, say
 
 if TYPE_CHECKING:
     from hexcloud.domain.market import Market
@@ -37,10 +37,20 @@ def list_offers(
         if (gpu is None or fnmatchcase(offer.gpu.lower(), gpu.lower())) and (not spot or offer.tenure == "spot")
     ]
     kept.sort(key=lambda offer: (offer.usd_per_gpu_hour, offer.id))
+    if not kept:
+        _say_nothing_matches(gpu, market)
     if as_json:
         print_json([offer.model_dump(mode="json") for offer in kept])
-        return
-    _table(kept)
+    elif kept:
+        _table(kept)
+
+
+def _say_nothing_matches(gpu: str | None, market: "Market") -> None:
+    from hexcloud.adapters.files import hint
+
+    known = {offer.gpu.lower() for offer in market.offers}
+    meant = "" if gpu is None or gpu.lower() in known else hint(gpu, {offer.gpu for offer in market.offers})
+    say(f"no offer matches{meant}")
 
 
 @app.command("show", short_help="Show all that is known of one name.")

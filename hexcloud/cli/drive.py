@@ -87,9 +87,11 @@ def drive(run: "RunRecord", store: "Store", watch: Watch) -> "RunState":
     through. Raises BudgetError and PlanError when nothing can be rented at all.
     """
     from hexcloud import wiring
+    from hexcloud.domain.run import RunState
 
     controller, timer = wiring.controller(run, store), wiring.timer(run)
-    timer.start(run.policy.replan, lambda: controller.request_replan("schedule"))
+    if run.state is not RunState.STOPPING:
+        timer.start(run.policy.replan, lambda: controller.request_replan("schedule"))
     try:
         with watch, Interrupts() as interrupts:
             return _loop(_Driver(run, store, controller), watch, interrupts)

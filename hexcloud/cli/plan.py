@@ -26,7 +26,9 @@ def plan(
     ] = None,
     why: Annotated[
         str | None,
-        typer.Option("--why", help="Say why this offer or instance type (* is any text) is not in the market's plan."),
+        typer.Option(
+            "--why", help="Say why this GPU, offer or instance type (* is any text) is not in the market's plan."
+        ),
     ] = None,
     run: RunFile = None,
     as_json: AsJson = False,
@@ -37,16 +39,12 @@ def plan(
 
     if fleet and why:
         raise ConfigError("--why asks about the market's offers and --fleet plans without them: use one of the two")
-    options: dict[str, object] = {
-        "model": model,
-        "target": target_throughput,
-        "max_usd_per_hour": max_usd_per_hour,
-        "policy": policy,
-        "cloud": cloud,
-    }
-    spec = spec_of(run, options)
+    options: dict[str, object] = {"model": model, "policy": policy, "cloud": cloud}
+    spec = spec_of(run, options | {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour})
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
-    planned = make(given, spec.target, is_own_fleet=fleet is not None)
+    if why:
+        _require_known(why, given)
+    planned = make(given, spec.target, is_own_fleet=fleet is not None, with_baselines=as_json or not why)
     answer = _why(why, given) if why else None
     if as_json:
         print_json(plan_fields(planned) | ({"why": answer.model_dump(mode="json")} if answer else {}))
@@ -55,6 +53,18 @@ def plan(
     out.print(plan_view(planned))
     if answer:
         out.print(f"\nwhy not {why}: {answer.reason}")
+
+
+def _require_known(pattern: str, given: "PlanInput") -> None:
+    """Raise ConfigError when the market lists nothing of a name: found at once, before anything is solved."""
+    from hexcloud.adapters.files import hint
+    from hexcloud.domain.errors import ConfigError
+    from hexcloud.planner.explain import matching_offers
+
+    offers = given.market.offers
+    if not matching_offers(pattern, given.market):
+        meant = hint(pattern, {name for offer in offers for name in (offer.gpu, offer.instance_type, offer.id)})
+        raise ConfigError(f"--why {pattern}: the market lists no such GPU, offer or instance type{meant}")
 
 
 def _why(pattern: str, given: "PlanInput") -> "WhyNot":

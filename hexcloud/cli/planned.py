@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.refusals import RefusedError
-from hexcloud.domain.errors import InfeasibleError
+from hexcloud.domain.errors import InfeasibleError, PlanError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _BASELINES_SHOWN = 6
 _REJECTIONS_SHOWN = 8
+_CRAWL = 1.0 / 3600.0
+"""Samples/s that stand for any throughput at all."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Planned:
         return None if not row.usd_per_hour else 1 - self.result.plan.allocation.usd_per_hour / row.usd_per_hour
 
 
-def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False) -> Planned:
+def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False, *, with_baselines: bool = True) -> Planned:
     """Make a plan: on the market, or (`is_own_fleet`) by splitting the user's own machines between the roles.
 
     Raises RefusedError with the nearest feasible target, in the unit in which the user asked.
@@ -72,6 +74,8 @@ def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False) -> P
     except InfeasibleError as error:
         raise _in_users_words(error, given, asked) from error
     solve_s = time.perf_counter() - begun
+    if not with_baselines:
+        return Planned(given, result, (), solve_s)
     rivals = baselines(given.market, given.workload, given.policy, result.plan.allocation)
     return Planned(given, result, rivals, solve_s)
 
@@ -205,12 +209,12 @@ def _rejected(planned: Planned) -> str:
 
 
 def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | None) -> RefusedError:
-    from hexcloud.planner.explain import rule_in_words
-
     workload = given.workload
-    rows = [f"  {rule}: {rule_in_words(rule)}" for rule in error.rules]
+    rows = _clash_rows(error.rules)
     target = given.policy.target_samples_per_s
-    head = f"no plan makes {spell_target(target, workload, asked)}" if target and rows else str(error)
+    head = str(error)
+    if rows:
+        head = f"no plan makes {spell_target(target, workload, asked)}" if target else "no plan is feasible"
     nearest = spell_target(error.nearest_samples_per_s, workload, asked)
     fields: dict[str, object] = {"rules": list(error.rules)}
     if error.nearest_samples_per_s > 0:
@@ -222,7 +226,34 @@ def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | Non
             "nearest_usd_per_hour": error.nearest_usd_per_hour,
         }
     else:
-        last = "no target is feasible under these rules"
+        last = f"no target is feasible under these rules{_least_price(given)}"
         fields |= {"nearest_target": None, "nearest_tokens_per_s": 0.0, "nearest_usd_per_hour": None}
     message = "\n".join([head, *(["rules that clash:", *rows] if rows else []), last])
     return RefusedError(message, "InfeasibleError", fields)
+
+
+def _clash_rows(rules: tuple[str, ...]) -> list[str]:
+    """Return a line for each rule; one for all failure domains, which differ in nothing but their names."""
+    from hexcloud.planner.explain import rule_in_words
+
+    domains = [rule for rule in rules if rule.startswith("survive[")]
+    rows = [f"  {rule}: {rule_in_words(rule)}" for rule in rules if rule not in domains[1:]]
+    if len(domains) > 1:
+        rows.append(f"  survive[...]: the same for {len(domains) - 1} more failure domains")
+    return rows
+
+
+def _least_price(given: "PlanInput") -> str:
+    """Say what the cheapest plan of any throughput costs, where a cap is under that."""
+    from hexcloud.domain.fleet import FleetState
+    from hexcloud.domain.policy import Objective
+    from hexcloud.planner.plan import make_plan
+
+    if given.policy.max_usd_per_hour is None:
+        return ""
+    changes = {"objective": Objective.MIN_COST, "target_samples_per_s": _CRAWL, "max_usd_per_hour": None}
+    try:
+        plan = make_plan(given.market, given.workload, given.policy.model_copy(update=changes), FleetState()).plan
+    except PlanError:
+        return ""
+    return f"; the least that any plan costs is {plan.allocation.usd_per_hour:.2f} USD/h"

@@ -4,6 +4,7 @@ import importlib.util
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -11,6 +12,7 @@ import typer
 
 from hexcloud.cli.options import AsJson
 from hexcloud.cli.output import print_json
+from hexcloud.cli.planned import newest_price
 from hexcloud.domain.errors import HexcloudError
 
 MIN_MEMORY_GIB = 3.0
@@ -61,9 +63,9 @@ def _catalogs() -> tuple[bool, str]:
     from hexcloud.adapters.files import load_models
     from hexcloud.adapters.markets.snapshot import SnapshotMarket
 
-    market = SnapshotMarket().market(0.0)
+    market = SnapshotMarket().market(time.time())
     findings = f"{len(market.findings)} rows not believed as they stood"
-    found = f"{len(market.offers)} offers of {market.as_of:%Y-%m-%d}, {findings}, {len(load_models())} models"
+    found = f"{len(market.offers)} offers of {newest_price(market):%Y-%m-%d}, {findings}, {len(load_models())} models"
     return bool(market.offers), found
 
 

@@ -104,8 +104,9 @@ def down(run: RunName = None, as_json: AsJson = False) -> None:
         if is_controlled(found):
             _watch(found, store, as_json)
         else:
+            ending = found.model_copy(update={"state": RunState.STOPPING, "reason": "down"})
             with hold(found):
-                drive(found, store, watch_on(console(as_json)))
+                drive(ending, store, watch_on(console(as_json)))
     show_report(wiring.report_of(found.id), as_json)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from hexcloud.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from hexcloud.domain.run import RunSpec
 
 NO_TRACE = "none"
@@ -30,7 +32,9 @@ def spec_of(path: Path | None, options: Mapping[str, object]) -> "RunSpec":
     try:
         return RunSpec.model_validate(written.model_dump() | given)
     except ValidationError as error:
-        faults = (
-            f"--{'-'.join(map(str, fault['loc']))} {fault['input']!r}: {fault['msg']}" for fault in error.errors()
-        )
-        raise ConfigError("; ".join(faults).replace("_", "-")) from error
+        raise ConfigError("; ".join(_spell(fault) for fault in error.errors())) from error
+
+
+def _spell(fault: "ErrorDetails") -> str:
+    option = "-".join(map(str, fault["loc"])).replace("_", "-")
+    return f"--{option} {fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"

@@ -155,6 +155,7 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
             store.save_run(run)
         return run
     run = wiring.resumed_run(run, changes.steps)
+    _refuse_if_trained(old, run.spec.steps, store)
     planned = make(wiring.run_input(run.spec), run.spec.target)
     require_budget(planned.result.plan, planned.given.market, run, Timing(), store.spent_usd(run.id))
     _ask(planned, run, asking)
@@ -184,6 +185,16 @@ def _refuse_if_controlled(run: "RunRecord") -> None:
             f"run {run.id} of the name {run.spec.name!r} is going on: `hexcloud attach {run.id}` shows it, "
             f"`hexcloud down {run.id}` ends it, --name gives another run another name"
         )
+
+
+def _refuse_if_trained(old: "RunRecord", steps: int, store: "Store") -> None:
+    from hexcloud.domain.errors import ConfigError
+    from hexcloud.domain.run import RunState
+
+    view = store.view(old.id)
+    if old.state is RunState.DONE and view is not None and view.version >= steps:
+        trained = f"all {steps} steps" if view.version == steps else f"{view.version} steps"
+        raise ConfigError(f"run {old.id}: {trained} are trained; --steps N, over {view.version}, for more")
 
 
 def _detach(run: "RunRecord", as_json: bool) -> None:

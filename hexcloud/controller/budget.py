@@ -37,10 +37,13 @@ class Purse:
 
     def must_stop(self, nodes: Iterable[Node]) -> bool:
         """Is it time to checkpoint and tear down, so that the end of the bill stays under the cap?"""
-        timing = self.timing
-        reserve_s = timing.poll_s + timing.checkpoint_s + timing.teardown_s
         left_usd = self.left_usd
-        return left_usd is not None and self._usd(nodes, reserve_s) >= left_usd
+        return left_usd is not None and self.reserve_usd(nodes) >= left_usd
+
+    def reserve_usd(self, nodes: Iterable[Node]) -> float:
+        """Return what a last checkpoint and the teardown can cost, every machine at its ceiling price."""
+        timing = self.timing
+        return self._usd(nodes, timing.poll_s + timing.checkpoint_s + timing.teardown_s)
 
     def must_end(self, nodes: Iterable[Node]) -> bool:
         """Is there only the money left to end every machine at once?"""

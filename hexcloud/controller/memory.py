@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import OfferId
@@ -50,6 +50,25 @@ class Requests:
 
 
 @dataclass
+class Progress:
+    """How far the run got and when it last got further; part of the controller's memory. Times are wall seconds."""
+
+    best: tuple[int, int] = (-1, -1)
+    """Highest checkpoint and version ever seen: what a recovery repeats is nothing new."""
+    best_at_loss: tuple[int, int] | None = None
+    """The same at the last loss of the trainer's head."""
+    losses: int = 0
+    """Losses of the trainer's head since something new was trained."""
+    last_lost: Node | None = None
+    stand: tuple[int, int, int] | None = None
+    """Epoch, checkpoint and version at the last look."""
+    since: float | None = None
+    """Since when that stand has not changed although all who train were ready."""
+    is_told: bool = False
+    """Did the run's history say that it stalls?"""
+
+
+@dataclass
 class Memory:
     """Caches, counters and since-whens. Times are wall seconds unless a name says otherwise."""
 
@@ -92,6 +111,7 @@ class Memory:
     stopping_at: float | None = None
     credentials: str = ""
     """What the provider said when it refused our account."""
+    progress: Progress = field(default_factory=Progress)
     pending: list[str] = field(default_factory=list)
     """Reasons to re-plan that arose while applying."""
     requests: Requests = field(default_factory=Requests)

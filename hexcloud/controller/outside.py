@@ -50,7 +50,7 @@ class EmulationPlan:
 
 @dataclass(frozen=True)
 class Timing:
-    """The controller's patience. All in wall seconds."""
+    """The controller's patience. Wall seconds, but for `stall_steps`."""
 
     poll_s: float = 1.0
     spend_lease_s: float = 60.0
@@ -70,6 +70,11 @@ class Timing:
     """From the order to stop to `done`, at most."""
     teardown_s: float = 15.0
     """From the order to end a machine to the end of its bill."""
+    stall_s: float = 120.0
+    """Without a step for this long a run stalls, or for `stall_steps` planned steps if that is longer; after the same
+    span again it is ended."""
+    stall_steps: float = 60.0
+    """In planned steps, not in seconds."""
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,15 @@ from hexcloud.controller.budget import Purse
 from hexcloud.controller.hands import MAX_TRIES, Hands
 from hexcloud.controller.journal import Journal
 from hexcloud.controller.ledger import settle
-from hexcloud.controller.life import Patience, follow, was_lost
+from hexcloud.controller.life import Patience, follow, is_head, was_lost
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
+from hexcloud.controller.progress import count_loss, hopeless, note
 from hexcloud.controller.replan import Accepted, replan, triggers
 from hexcloud.controller.winddown import begin_stop, wind_down
 from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, StoreError
-from hexcloud.domain.fleet import NodeId, NodeStatus
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.messages import RunPhase
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Placement, Role
@@ -93,6 +94,7 @@ class Controller:
         """Bring every node's record up to what was seen; a loss asks for a re-plan."""
         seen, memory = hands.seen, hands.memory
         patience = Patience(self._ports.timing, memory)
+        note(seen, memory.progress)
         nodes: Nodes = {}
         for old in seen.nodes:
             new = nodes[old.id] = follow(old, seen, patience)
@@ -105,6 +107,8 @@ class Controller:
                 memory.pending.append("loss")
                 if new.ready_at_s is None:
                     self._count_failure(new.offer_id, hands)
+                elif is_head(old, seen):
+                    count_loss(new, memory.progress)
         return nodes
 
     def _count_failure(self, offer_id: OfferId, hands: Hands) -> None:
@@ -125,8 +129,10 @@ class Controller:
             begin_stop(hands, f"the provider refused our credentials: {memory.credentials}", failed=True)
         elif seen.view and seen.view.phase is RunPhase.DONE:
             begin_stop(hands, "all steps are trained")
+        elif hope := hopeless(nodes, hands):
+            begin_stop(hands, hope, failed=True)
         elif purse.must_stop(standing):
-            begin_stop(hands, _used_up(purse))
+            begin_stop(hands, _reserved(purse, standing))
         elif reason := memory.requests.stop_reason:
             begin_stop(hands, reason)
         else:
@@ -161,6 +167,12 @@ class Controller:
 
 def _used_up(purse: Purse) -> str:
     return f"budget: {purse.spent_usd:.2f} of {purse.seen.run.policy.budget_usd:.2f} USD spent"
+
+
+def _reserved(purse: Purse, standing: list[Node]) -> str:
+    cap_usd, kept_usd = purse.seen.run.policy.budget_usd, purse.reserve_usd(standing)
+    kept = f"{kept_usd:.2f} kept for checkpoint and teardown at the highest price"
+    return f"budget: {purse.spent_usd:.2f} spent, {kept}, of {cap_usd:.2f} USD"
 
 
 def _is_too_poor(placement: Placement, nodes: Nodes, purse: Purse) -> bool:

@@ -6,6 +6,7 @@ from hexcloud.controller.apply import Nodes
 from hexcloud.controller.budget import require_budget
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.observe import Seen, fleet_state
+from hexcloud.controller.report import BASELINES, read_first_price
 from hexcloud.controller.triggers import PriceShift, price_shifts, unusable_offers
 from hexcloud.domain.diff import Judgement
 from hexcloud.domain.errors import PlanError
@@ -62,6 +63,7 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
         return seen.accepted
     memory.unusable = unusable_offers(result.rejections)
     if seen.accepted is None:
+        _require_agreed_price(result.plan, hands)
         require_budget(result.plan, seen.market, seen.run, hands.ports.timing)
     judgement = _judge(result, fleet, seen)
     accepted = _accept(result.plan, judgement, fleet, seen)
@@ -72,6 +74,17 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
     reason = "; ".join(verdict.reason for verdict in judgement.verdicts) or "the fleet is what the plan wants"
     _record(reasons, reason, accepted, hands)
     return accepted
+
+
+def _require_agreed_price(plan: ExecutionPlan, hands: Hands) -> None:
+    """Raise PlanError when the first plan has become dearer than the one that the user said yes to."""
+    run = hands.seen.run
+    kept = [event for _, event in hands.ports.store.events(run.id) if event.kind == BASELINES]
+    agreed = read_first_price(kept[-1]) if kept else None
+    price = plan.allocation.usd_per_hour
+    if agreed is not None and price > agreed * (1 + run.policy.price_hysteresis):
+        moved = f"{agreed:.2f} -> {price:.2f} USD/h"
+        raise PlanError(f"the market moved since you agreed: {moved}; nothing was rented, start again")
 
 
 def _judge(result: PlanResult, fleet: FleetState, seen: Seen) -> Judgement:

@@ -1,8 +1,10 @@
 """build_report: what a run did, from what was recorded while it ran. Pure; the planner's forecast is not among it."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import fmean, median
 
 from hexcloud.domain.event import Event
@@ -12,7 +14,7 @@ from hexcloud.domain.messages import RunPhase, RunView
 from hexcloud.domain.metrics import StepRow
 from hexcloud.domain.plan import Role
 from hexcloud.domain.report import BaselineRow, FleetChangeRow, LossRow, ReplanRow, Report
-from hexcloud.domain.run import RunRecord
+from hexcloud.domain.run import RunRecord, RunState
 
 BASELINES = "baselines"
 """Kind of the event that keeps what simpler buyers would have paid when the run began."""
@@ -44,6 +46,21 @@ class RunFacts:
         """The run clock at the run's beginning; a resumed run's clock began anew, its history did not."""
         return min([self.run.clock_origin_run_s, *(event.at_s for event in self.events)])
 
+    @property
+    def end_wall_s(self) -> float:
+        """Return until when the run was meant to train, wall seconds.
+
+        The last step of all; else when it began to stop; of a run that goes on, the last thing known of it.
+        """
+        run, last_s = self.run, max((row.wall_s for row in self.steps), default=0.0)
+        if any(row.version >= run.spec.steps for row in self.steps):
+            return last_s
+        stops = [event.wall_s for event in self.of_kind("run_stopping") if event.wall_s >= run.clock_origin_wall_s]
+        if stops or run.state in {RunState.DONE, RunState.FAILED}:
+            return max([last_s, *stops[-1:]])
+        billed_s = (run.clock_origin_wall_s + (e.to_s - run.clock_origin_run_s) / run.clock_scale for e in self.ledger)
+        return max([last_s, *(event.wall_s for event in self.events), *billed_s])
+
     def hours(self, at_s: float) -> float:
         """Return run-clock hours since the run began."""
         return (at_s - self.began_s) / SECONDS_PER_HOUR
@@ -55,12 +72,13 @@ class RunFacts:
 
 def build_report(facts: RunFacts) -> Report:
     """Return the report of a run, also of one that is still going on or never trained a step."""
-    run, view, kept = facts.run, facts.view, kept_steps(facts.steps)
+    run, view, kept = facts.run, facts.view, kept_steps(facts.steps, facts.view)
     ages: Counter[int] = sum((Counter(row.staleness) for row in facts.steps), Counter())
     target = run.policy.target_samples_per_s
     replans = tuple(_replan(event, facts) for event in facts.of_kind("replan"))
     rivals = facts.of_kind(BASELINES)[-1:]
-    idle = Idle(facts.steps)
+    end_s = facts.end_wall_s
+    idle = Idle(facts.steps, end_s)
     return Report(
         run=run.id,
         state=run.state.value,
@@ -75,7 +93,7 @@ def build_report(facts: RunFacts) -> Report:
         reward_first_fifth=_mean_reward(kept[: _fifth(kept)]),
         reward_last_fifth=_mean_reward(kept[-_fifth(kept) :]),
         target_tokens_per_s=target and target * run.workload.tokens_per_sample,
-        achieved_tokens_per_s=achieved_tokens_per_s(run, kept),
+        achieved_tokens_per_s=achieved_tokens_per_s(run, kept, end_s),
         clock_scale=run.clock_scale,
         overlap_share=view.overlap_share if view else 0.0,
         spent_usd=sum(entry.usd for entry in facts.ledger),
@@ -92,23 +110,29 @@ def build_report(facts: RunFacts) -> Report:
     )
 
 
-def kept_steps(steps: Iterable[StepRow]) -> tuple[StepRow, ...]:
-    """Return the rows of the versions that stand, in order: a recovery abandons what came after its checkpoint."""
+def kept_steps(steps: Iterable[StepRow], view: RunView | None = None) -> tuple[StepRow, ...]:
+    """Return the rows of the versions that stand, in order: a recovery abandons what came after its checkpoint.
+
+    The view tells of a recovery that has trained no step yet.
+    """
     kept: list[StepRow] = []
     for row in steps:
         while kept and kept[-1].version >= row.version:
             kept.pop()
         kept.append(row)
+    while view and kept and kept[-1].epoch < view.epoch and kept[-1].version > view.version:
+        kept.pop()
     return tuple(kept)
 
 
-def achieved_tokens_per_s(run: RunRecord, kept: tuple[StepRow, ...]) -> float:
+def achieved_tokens_per_s(run: RunRecord, kept: tuple[StepRow, ...], end_s: float = 0.0) -> float:
     """Return trained tok/s on the run clock: samples after the first step over wall time times the one scale.
 
+    Time runs until `end_s` (wall seconds) when that is after the last step: a run that stood still was slow.
     Of a resumed run only what came after its resumption counts: in between nobody was meant to work.
     """
     rows = [row for row in kept if row.wall_s >= run.clock_origin_wall_s]
-    wall_s = rows[-1].wall_s - rows[0].wall_s if rows else 0.0
+    wall_s = max(rows[-1].wall_s, end_s) - rows[0].wall_s if rows else 0.0
     if wall_s <= 0:
         return 0.0
     samples = sum(row.samples for row in rows[1:])
@@ -116,25 +140,41 @@ def achieved_tokens_per_s(run: RunRecord, kept: tuple[StepRow, ...]) -> float:
 
 
 class Idle:
-    """When the trainer waited for data. Wall seconds; each step is a wait and then work, up to its publication."""
+    """When the trainer did not train between its first step and the run's end. Wall seconds.
 
-    def __init__(self, steps: tuple[StepRow, ...]) -> None:
-        # The wait before the first step is the start-up of the fleet.
-        self._spans = [(row.wall_s - row.busy_s - row.wait_s, row.wall_s - row.busy_s) for row in steps[1:]]
+    All but the work of published steps counts: waits for data, standstills, recoveries. So do publishing a version and
+    asking for the next batch, some 10 ms a step, in every window and in their median alike.
+    """
+
+    def __init__(self, steps: tuple[StepRow, ...], end_s: float = 0.0) -> None:
         self._moments = [row.wall_s for row in steps]
+        self._end_s = max([end_s, *self._moments])
+        self._busy = [
+            (max(row.wall_s - row.busy_s, before), row.wall_s)
+            for before, row in zip([0.0, *self._moments], steps, strict=False)
+        ]
+        self._sums = [0.0, *accumulate(end - begin for begin, end in self._busy)]
 
     def waited_s(self, from_s: float) -> float:
-        """Return the wait in the window that begins at a moment."""
-        to_s = from_s + WINDOW_S
-        return sum(max(0.0, min(end, to_s) - max(begin, from_s)) for begin, end in self._spans)
+        """Return the idle time in the window that begins at a moment."""
+        if not self._moments:
+            return 0.0
+        begin, end = max(from_s, self._moments[0]), min(from_s + WINDOW_S, self._end_s)
+        return max(0.0, end - begin - self._busy_until(end) + self._busy_until(begin)) if end > begin else 0.0
 
     def is_within(self, at_s: float) -> bool:
-        """Did the run train at this moment: after its first step and before its last?"""
-        return bool(self._moments) and self._moments[0] <= at_s <= self._moments[-1]
+        """Did the run train at this moment: after its first step and before its end?"""
+        return bool(self._moments) and self._moments[0] <= at_s <= self._end_s
+
+    def _busy_until(self, at_s: float) -> float:
+        """Return the seconds of work before a moment."""
+        index = bisect_right(self._moments, at_s)
+        running_s = at_s - self._busy[index][0] if index < len(self._busy) else 0.0
+        return self._sums[index] + max(0.0, running_s)
 
     def median_s(self) -> float:
-        """Return the median wait over all whole windows, one beginning at each step; a short run has one."""
-        whole = [moment for moment in self._moments if moment + WINDOW_S <= self._moments[-1]]
+        """Return the median idle time over all whole windows, one beginning at each step; a short run has one."""
+        whole = [moment for moment in self._moments if moment + WINDOW_S <= self._end_s]
         return median(self.waited_s(moment) for moment in whole or self._moments[:1] or [0.0])
 
 

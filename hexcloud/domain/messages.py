@@ -142,6 +142,8 @@ class Batch(Frozen):
     """All steps are trained: finish."""
     checkpoint: bool = False
     """Write a checkpoint before the next step (budget, drain)."""
+    rewrite: bool = False
+    """The file of the current version is damaged: write it anew, to the bit."""
 
 
 class StepReport(Frozen):

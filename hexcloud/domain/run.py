@@ -1,13 +1,18 @@
 """RunSpec: what `run.yaml` says. RunRecord: what the store knows about a run."""
 
+import re
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.workload import Workload
+
+MAX_NAME = 40
+"""Letters of a run's name: it is part of the names of folders and machines."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class RunSpec(Frozen):
@@ -45,6 +50,20 @@ class RunSpec(Frozen):
     seed: int = 0
     output: str | None = None
     """Folder for the final HF model and checkpoints; default: in the run's own folder."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_file_name(cls, name: str) -> str:
+        """A run's folder is called after it, so a name must not lead out of the folder of runs."""
+        if len(name) > MAX_NAME or not _NAME.fullmatch(name):
+            raise ValueError(f"a name is at most {MAX_NAME} letters, digits, '.', '_' and '-', first a letter or digit")
+        return name
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _as_text(cls, target: object) -> object:
+        """Without a unit YAML reads a target as a number."""
+        return str(target) if isinstance(target, int | float) and not isinstance(target, bool) else target
 
 
 class RunState(StrEnum):

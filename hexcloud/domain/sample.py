@@ -1,6 +1,6 @@
 """Sample and Group: trajectories, and all samples of one prompt."""
 
-from pydantic import model_validator
+from pydantic import FiniteFloat, model_validator
 
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import GroupId, LeaseId
@@ -16,11 +16,11 @@ class Sample(Frozen):
     epoch: int
     prompt_ids: tuple[int, ...]
     tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[FiniteFloat, ...]
     """Behaviour logprobs (natural log) of the temperature-scaled distribution, before any truncation."""
     versions: tuple[int, ...]
     """Version of the weights that produced each token."""
-    reward: float
+    reward: FiniteFloat
 
     @model_validator(mode="after")
     def _equally_long(self) -> "Sample":

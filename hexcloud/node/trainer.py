@@ -16,7 +16,7 @@ from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
 from hexcloud.node.presence import be_present
 from hexcloud.node.trainer_process import TrainerProcess
-from hexcloud.runtime.checkpoint_index import newest_checkpoint
+from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator, Start
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
@@ -47,9 +47,9 @@ def main() -> int:
 
 
 def start_of(run_dir: Path) -> Start:
-    """Return where the run goes on: at its newest whole checkpoint, in the epoch after it, as the trainer does."""
+    """Return where the run goes on: at its newest whole checkpoint, in an epoch that none has, as the trainer does."""
     checkpoint = newest_checkpoint(run_dir)
-    return Start() if checkpoint is None else Start(epoch=checkpoint.epoch + 1, version=checkpoint.version)
+    return Start(epoch=next_epoch(run_dir), version=checkpoint.version if checkpoint else 0)
 
 
 async def _run(identity: Identity, directory: Path) -> int:

@@ -20,7 +20,7 @@ from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.words import rule_in_words
 
-__all__ = ["WhyNot", "WhyNotKind", "binding_in_words", "rejected_counts", "rule_in_words", "why_not"]
+__all__ = ["WhyNot", "WhyNotKind", "binding_in_words", "matching_offers", "rejected_counts", "rule_in_words", "why_not"]
 
 _HALVINGS = 12
 """Of the range of throughputs: a few thousandths of it."""
@@ -62,14 +62,16 @@ class WhyNot(Frozen):
 def why_not(
     pattern: str, market: Market, workload: Workload, policy: Policy, fleet: FleetState | None = None
 ) -> WhyNot:
-    """Explain the offers whose id or instance type matches a name or glob: the one that comes nearest to being in.
+    """Explain the offers whose id, instance type or GPU matches a name or glob: the one that comes nearest to being in.
 
     Raises InfeasibleError when there is no plan to compare with.
     """
     fleet = fleet or FleetState()
-    matching = _matching(pattern, market)
+    matching = matching_offers(pattern, market)
     if not matching:
-        reason = f"the market lists no offer like {pattern}; try an instance type, an offer id, or a glob such as aws/*"
+        reason = (
+            f"the market lists no offer like {pattern}; try a GPU, an instance type, an id, or a glob such as aws/*"
+        )
         return WhyNot(pattern=pattern, matches=0, kind=WhyNotKind.UNKNOWN, reason=reason)
     screened = screen(market, workload, policy, fleet)
     columns, unusable = build_columns(screened.offers, market, workload, policy)
@@ -90,13 +92,14 @@ def why_not(
     return _compare(_about(pattern, matching, usable[0]), usable, problem, allocation.samples_per_s)
 
 
-def _matching(pattern: str, market: Market) -> list[Offer]:
+def matching_offers(pattern: str, market: Market) -> list[Offer]:
+    """Return the offers whose id, instance type or GPU matches a name or glob, cheapest first."""
     """Return the offers whose id or instance type matches, cheapest first."""
     wanted = pattern.lower()
     found = [
         offer
         for offer in market.offers
-        if any(fnmatchcase(name.lower(), wanted) for name in (offer.id, offer.instance_type))
+        if any(fnmatchcase(name.lower(), wanted) for name in (offer.id, offer.instance_type, offer.gpu))
     ]
     return sorted(found, key=lambda offer: (offer.usd_per_hour, offer.id))
 

@@ -47,7 +47,7 @@ def _add_rates(rules: RuleModel) -> None:
     """Throughput of the rollout side, what must survive, how much of it may be spot, and cores for rewards."""
     target, rates = rules.choice.samples_per_s, rules.useful.rates
     total = _add_total(rules, [(machines, rates[column]) for column, machines in rules.rollout], target)
-    rules.model.add_row("rollout_rate", [(total, 1.0)], lower=target)
+    rules.model.add_row("rollout_rate", [(total, 1.0)], lower=target / _unit(target))
     _add_survival(rules)
     _add_spot_share(rules)
     needed = rules.useful.reward_vcpus
@@ -56,14 +56,19 @@ def _add_rates(rules: RuleModel) -> None:
 
 
 def _add_total(rules: RuleModel, rates: list[Term], enough: float) -> Variable:
-    """Return a variable that sums rates, each counted up to `enough`: whole machines reach it just the same.
+    """Return a variable that sums rates in `_unit`s, each counted up to `enough`: whole machines reach it the same.
 
     One machine that makes ten times the target then counts once, so the relaxation cannot buy a tenth of it.
     """
     total = rules.model.add_variable()
-    capped = [(machines, min(rate, enough)) for machines, rate in rates]
+    capped = [(machines, min(rate, enough) / _unit(enough)) for machines, rate in rates]
     rules.model.add_row(UNNAMED, [*capped, (total, -1.0)], lower=0.0, upper=0.0)
     return total
+
+
+def _unit(enough: float) -> float:
+    """Return the samples/s in which a row counts: a target under the solver's tolerance would be met by no machine."""
+    return min(enough, 1.0)
 
 
 def _add_survival(rules: RuleModel) -> None:
@@ -75,9 +80,9 @@ def _add_survival(rules: RuleModel) -> None:
     total = _add_total(rules, rates, least)
     domains: dict[str, list[Term]] = defaultdict(list)
     for (column, _), (machines, rate) in zip(rules.rollout, rates, strict=True):
-        domains[rules.offer(column).domain].append((machines, -min(rate, least)))
+        domains[rules.offer(column).domain].append((machines, -min(rate, least) / _unit(least)))
     for domain, lost in sorted(domains.items()):
-        rules.limit(f"survive[{domain}]", [(total, 1.0), *lost], lower=least)
+        rules.limit(f"survive[{domain}]", [(total, 1.0), *lost], lower=least / _unit(least))
 
 
 def _add_spot_share(rules: RuleModel) -> None:

@@ -21,6 +21,7 @@ from hexcloud.runtime.checkpoint_index import (
     checkpoint_path,
     is_whole,
     prune_checkpoints,
+    set_aside_torn,
     write_manifest,
 )
 
@@ -42,10 +43,14 @@ class Counters(Frozen):
 def save_checkpoint(
     run_dir: Path, counters: Counters, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> CheckpointInfo:
-    """Write the checkpoint of this version, then drop those that are no longer needed."""
+    """Write the checkpoint of this version, then drop those that are no longer needed.
+
+    Raises FileExistsError when a whole one has the name already; a torn one is moved aside.
+    """
     path = checkpoint_path(run_dir, counters.epoch, counters.version)
     weights, moments = get_state_dict(model, optimizer)
     state = {"model": weights, "optimizer": moments, "rng": torch.get_rng_state()}
+    set_aside_torn(path)
     with atomic_directory(path) as draft:
         with _single_process():
             save(state, checkpoint_id=draft / _SHARDS, no_dist=True)

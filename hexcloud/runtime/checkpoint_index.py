@@ -62,6 +62,20 @@ def newest_checkpoint(run_dir: Path) -> CheckpointInfo | None:
     return next((info for info in _all(run_dir) if is_whole(info.path)), None)
 
 
+def next_epoch(run_dir: Path) -> int:
+    """Return the first epoch that no checkpoint has, torn ones included: an epoch is never taken twice."""
+    return 1 + max((info.epoch for info in _all(run_dir)), default=-1)
+
+
+def set_aside_torn(directory: Path) -> None:
+    """Free the name of a torn checkpoint, if one has it; its remains stay beside it under a name with a leading dot."""
+    if not directory.exists() or is_whole(directory):
+        return
+    aside = directory.with_name(f".torn-{directory.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    directory.rename(aside)
+
+
 def prune_checkpoints(run_dir: Path) -> None:
     """Remove all but the newest whole ones, and torn ones older than those."""
     whole = [info for info in _all(run_dir) if is_whole(info.path)]

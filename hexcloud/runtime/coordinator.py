@@ -199,6 +199,10 @@ class Coordinator:
         """Return the file of a version that is served, else None."""
         return self._weights.path(epoch, version)
 
+    def intact_weights_path(self, epoch: int, version: int) -> Path | None:
+        """Return the file of a version that is served and not damaged, else None. Blocks: it may read the file."""
+        return self._weights.intact_path(epoch, version)
+
     # What the trainer says.
 
     async def batch(self, wait_s: float = BATCH_WAIT_S) -> Batch:
@@ -220,7 +224,7 @@ class Coordinator:
         if groups:
             self._metrics.begin_step(self._clock())
             self._note_work()
-        return Batch(version=self._admission.version, groups=groups)
+        return Batch(version=self._admission.version, groups=groups, rewrite=self._weights.is_latest_damaged)
 
     def publish(self, report: StepReport) -> None:
         """Serve a new version and count it for admission. May be repeated. Raises ConflictError."""

@@ -37,6 +37,7 @@ from hexcloud.domain.pointer import sign_pointer
 from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.coordinator_weights import is_intact
 from hexcloud.runtime.pointer import write_pointer
 
 KEEP_ALIVE_S = 75
@@ -101,8 +102,8 @@ class Routes:
         """GET /weights/{epoch}/{version}: the safetensors file; ranges are honoured."""
         self._caller(request)
         epoch, version = request.path_params["epoch"], request.path_params["version"]
-        path = self._coordinator.weights_path(epoch, version)
-        if path is None or not await asyncio.to_thread(path.is_file):
+        path = await asyncio.to_thread(self._coordinator.intact_weights_path, epoch, version)
+        if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
         return FileResponse(path, media_type="application/octet-stream")
 
@@ -114,7 +115,10 @@ class Routes:
     async def publish(self, request: Request) -> Response:
         """POST /publish."""
         self._require_trainer(request)
-        self._coordinator.publish(await _read(request, StepReport))
+        report = await _read(request, StepReport)
+        if not await asyncio.to_thread(is_intact, Path(report.path), report.sha256, report.size):
+            raise RefusalError(HTTPStatus.CONFLICT, f"{report.path} is not the file that was reported")
+        self._coordinator.publish(report)
         return Response(status_code=DONE)
 
     async def evaluation(self, request: Request) -> Response:

@@ -1,8 +1,24 @@
-"""PublishedWeights: which versions the coordinator serves. The files stay the trainer's."""
+"""PublishedWeights: which versions the coordinator serves. The files stay the trainer's, and are checked beforehand.
+
+A damaged file is not served: its readers would refuse it again and again. The trainer is asked to write it anew.
+"""
 
 from pathlib import Path
 
+import structlog
+
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime.atomic import sha256_of
+
+log = structlog.get_logger()
+
+
+def is_intact(path: Path, sha256: str, size: int) -> bool:
+    """Does the file hold what was published? Blocks: it reads all of it."""
+    try:
+        return path.stat().st_size == size and sha256_of(path) == sha256
+    except OSError:
+        return False
 
 
 class PublishedWeights:
@@ -11,6 +27,9 @@ class PublishedWeights:
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._served: dict[tuple[int, int], tuple[WeightsManifest, Path]] = {}
+        self._checked: dict[Path, tuple[int, int]] = {}
+        """Intact files, by size and time of their last change: each is read once, not once per node."""
+        self._damaged: WeightsManifest | None = None
 
     @property
     def latest(self) -> WeightsManifest | None:
@@ -22,9 +41,44 @@ class PublishedWeights:
         latest = self.latest
         if latest is not None and latest.epoch != manifest.epoch:
             self._served.clear()
+            self._checked.clear()
         self._served[(manifest.epoch, manifest.version)] = (manifest, path)
         while len(self._served) > self._keep:
-            del self._served[next(iter(self._served))]
+            _, dropped = self._served.pop(next(iter(self._served)))
+            self._checked.pop(dropped, None)
+
+    @property
+    def is_latest_damaged(self) -> bool:
+        """Whether the newest version's file was damaged when it was asked for last."""
+        return self._damaged is not None and self._damaged == self.latest
+
+    def intact_path(self, epoch: int, version: int) -> Path | None:
+        """Return where a version lies, or None when it is not served or damaged. Blocks: a changed file is read."""
+        served = self._served.get((epoch, version))
+        if served is None or not self._is_intact(*served):
+            return None
+        return served[1]
+
+    def _is_intact(self, manifest: WeightsManifest, path: Path) -> bool:
+        try:
+            stat = path.stat()
+        except OSError:
+            self._note_damage(manifest, path)
+            return False
+        found = stat.st_size, stat.st_mtime_ns
+        if self._checked.get(path) != found and not is_intact(path, manifest.sha256, manifest.size):
+            self._note_damage(manifest, path)
+            return False
+        self._checked[path] = found
+        if self._damaged == manifest:
+            self._damaged = None
+        return True
+
+    def _note_damage(self, manifest: WeightsManifest, path: Path) -> None:
+        """Only the newest file must be there: the trainer drops older ones, and no reader waits for them."""
+        if manifest == self.latest and manifest != self._damaged:
+            self._damaged = manifest
+            log.error("weights_damaged", epoch=manifest.epoch, version=manifest.version, path=str(path))
 
     def path(self, epoch: int, version: int) -> Path | None:
         """Return where a version lies, or None when it is not served."""

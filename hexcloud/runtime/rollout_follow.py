@@ -5,17 +5,21 @@ A download overlaps with generation. Versions that are overtaken while another o
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
-from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError
+from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
 
 RETRY_S = 0.3
+MAX_RETRY_S = 2.0
+"""Between tries of a version that failed DAMAGED_AFTER times: only a rewrite or the next version can help."""
+DAMAGED_AFTER = 3
 
 log = structlog.get_logger()
 
@@ -35,6 +39,8 @@ class WeightFollower:
         self._wire = wire
         self._wanted: WeightsManifest | None = None
         self._heard = asyncio.Event()
+        self._failed: WeightsManifest | None = None
+        self._failures = 0
 
     def want(self, manifest: WeightsManifest | None) -> None:
         """Hear of a version; older ones than the newest heard of are ignored."""
@@ -54,11 +60,23 @@ class WeightFollower:
             except EngineDeadError:
                 raise
             except (EngineError, RefusedError, RevokedError) as error:
-                log.warning("weights_not_loaded", version=self._wanted.version, reason=str(error))
-                await asyncio.sleep(RETRY_S)
-                self._heard.set()
+                await self._pause(self._wanted, error)
                 continue
             on_load()
+
+    async def _pause(self, manifest: WeightsManifest, error: Exception) -> None:
+        """Wait before the next try: longer when a version fails again and again, but never past a newer one."""
+        if not isinstance(error, (UnreachableError, RevokedError)):  # those say nothing about the version
+            self._failures = self._failures + 1 if self._failed == manifest else 1
+            self._failed = manifest
+        is_damaged = self._failed == manifest and self._failures >= DAMAGED_AFTER
+        if self._failures == DAMAGED_AFTER or not is_damaged:
+            event = "weights_damaged" if is_damaged else "weights_not_loaded"
+            log.warning(event, version=manifest.version, reason=str(error))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MAX_RETRY_S if is_damaged else RETRY_S):
+                await self._heard.wait()
+        self._heard.set()
 
     async def _load(self, manifest: WeightsManifest) -> None:
         async with self._wire.for_weights():

@@ -1,5 +1,6 @@
 """What becomes of a lease on a rollout node: a request to the engine, then a sample or a partial. Pure."""
 
+import math
 from collections.abc import Iterator
 
 from hexcloud.domain.generation import Generation, GenerationRequest
@@ -41,6 +42,11 @@ def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
         versions=lease.prefix_versions + generation.versions,
         reward=reward(task, tokens, lease.answer),
     )
+
+
+def is_usable(generation: Generation) -> bool:
+    """Can it be trained on? A logprob that is not finite (a zero chance, a broken engine) would spoil the weights."""
+    return all(map(math.isfinite, generation.logprobs))
 
 
 def partial(lease: Lease, generation: Generation | None = None) -> Partial:

@@ -20,7 +20,7 @@ from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink
 from hexcloud.runtime.rollout_outbox import Outbox
-from hexcloud.runtime.rollout_work import chunks, partial, request, request_id, sample
+from hexcloud.runtime.rollout_work import chunks, is_usable, partial, request, request_id, sample
 from hexcloud.runtime.tasks import TASKS
 
 RETRY_S = 0.5
@@ -156,6 +156,9 @@ class LeaseWorker:
         for lease, generation in zip_longest(leases, generations):
             if self._bench.take_ended_elsewhere(lease):
                 continue
+            if generation is not None and not is_usable(generation):
+                log.warning("generation_not_finite", lease=lease.id, tokens=len(generation.tokens))
+                generation = None  # its lease is lost; the others of the batch are delivered
             if generation is None or generation.finish is FinishKind.ABORT:
                 partials.append(partial(lease, generation))
             else:

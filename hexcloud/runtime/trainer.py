@@ -20,7 +20,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import Batch, Evaluation, StepReport
 from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoint
-from hexcloud.runtime.checkpoint_index import newest_checkpoint
+from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.tasks import TASKS
 from hexcloud.runtime.trainer_board import Board
 from hexcloud.runtime.trainer_link import TrainerLink
@@ -45,7 +45,7 @@ class Trainer:
     """One training run in one process."""
 
     def __init__(self, spec: NodeSpec, epoch: int | None, link: TrainerLink, termination: Termination) -> None:
-        """Build an untrained policy. `epoch` None: the one after the newest checkpoint's."""
+        """Build an untrained policy. `epoch` None: the first that no checkpoint has."""
         self._spec = spec
         self._epoch = epoch
         self._link = link
@@ -77,16 +77,16 @@ class Trainer:
 
     def _start(self) -> Counters:
         """Load the newest checkpoint into a new epoch, or warm up a new policy."""
-        info = newest_checkpoint(self._run_dir)
+        info, free = newest_checkpoint(self._run_dir), next_epoch(self._run_dir)
+        epoch = free if self._epoch is None else self._epoch
+        if epoch < free:
+            raise EngineError(f"there is a checkpoint of epoch {free - 1}; go on with a later one than {epoch}")
         if info is not None:
             counters = load_checkpoint(info, self._model, self._optimizer)
-            epoch = info.epoch + 1 if self._epoch is None else self._epoch
-            if epoch <= info.epoch:
-                raise EngineError(f"checkpoint {info.path.name} is of epoch {info.epoch}; go on with a later one")
             log.info("resumed", checkpoint=info.path.name, epoch=epoch)
             return counters.model_copy(update={"epoch": epoch})
         warm_start(self._model, self._task, self._spec.seed, WarmupSettings())
-        return Counters(epoch=self._epoch or 0, version=0, trained_samples=0, accuracy_before=self._accuracy())
+        return Counters(epoch=epoch, version=0, trained_samples=0, accuracy_before=self._accuracy())
 
     def _publish_start(self) -> None:
         counters = self._counters
@@ -107,6 +107,9 @@ class Trainer:
                 self._checkpoint()
             if batch.done:
                 return True
+            if batch.rewrite:
+                self._shelf.restore(self._model, self._published)
+                log.warning("weights_rewritten", version=self._counters.version)
             if batch.groups:
                 self._train(batch, time.monotonic() - waiting_since_s)
                 return False
@@ -135,7 +138,7 @@ class Trainer:
     def _report(self, numbers: StepNumbers) -> StepReport:
         """Write the current version to disk and describe it."""
         counters = self._counters
-        file = self._shelf.put(self._model, counters.version)
+        file = self._published = self._shelf.put(self._model, counters.version)
         return StepReport(
             epoch=counters.epoch,
             version=counters.version,
@@ -200,7 +203,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hexcloud.runtime.trainer")
     parser.add_argument("--spec", type=Path, default=Path("node.json"), help="the node's specification")
     parser.add_argument("--url", default=os.environ.get("HEXCLOUD_COORDINATOR_URL"), help="the coordinator")
-    parser.add_argument("--epoch", type=int, help="default: the one after the newest checkpoint's")
+    parser.add_argument("--epoch", type=int, help="default: the first that no checkpoint has")
     args = parser.parse_args()
     if not args.url:
         parser.error("--url or HEXCLOUD_COORDINATOR_URL must say where the coordinator is")

@@ -1,14 +1,18 @@
 """One training step: the groups of a batch become tensors, and four minibatches move the policy."""
 
+import math
 import random
 from dataclasses import dataclass, field
 
+import structlog
 import torch
 from transformers import Qwen2ForCausalLM
 
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.runtime.loss import Loss, LossSettings, PolicyBatch, group_advantages, policy_loss
 from hexcloud.runtime.trainer_model import pad, token_logprobs
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class StepSettings:
 
 @dataclass(frozen=True)
 class StepNumbers:
-    """What a step reports. Means over its minibatches; zeros when no group had variance."""
+    """What a step reports. Means over its minibatches; zeros when no group had variance or none was finite."""
 
     reward: float
     tokens: int
@@ -64,23 +68,35 @@ class TrainingStep:
             prox = token_logprobs(self._model, ids)
         batch = _policy_batch(graded, prox)
         self._set_learning_rate(step)
-        done = [self._minibatch(ids, batch, rows) for rows in self._split(len(graded))]
+        tried = [self._minibatch(ids, batch, rows) for rows in self._split(len(graded))]
+        done = [outcome for outcome in tried if outcome is not None]
+        if len(done) < len(tried):
+            log.warning("minibatches_not_finite", step=step, skipped=len(tried) - len(done), of=len(tried))
+        if not done:
+            return StepNumbers(reward=reward, tokens=tokens)
         return StepNumbers(
             reward=reward,
             tokens=tokens,
             loss=_mean([float(loss.value.detach()) for loss, _ in done]),
             grad_norm=_mean([norm for _, norm in done]),
             clip_fraction=_mean([loss.clip_fraction for loss, _ in done]),
-            prox_kl=float(((batch.behave - batch.prox) * batch.mask).sum() / batch.mask.sum()),
+            prox_kl=_mean([loss.prox_kl for loss, _ in done]),
         )
 
-    def _minibatch(self, ids: torch.Tensor, batch: PolicyBatch, rows: torch.Tensor) -> tuple[Loss, float]:
+    def _minibatch(self, ids: torch.Tensor, batch: PolicyBatch, rows: torch.Tensor) -> tuple[Loss, float] | None:
+        """Move the policy; return None, and leave it as it is, when a number of the loss or its gradient is not finite.
+
+        Clipping is no help there: it makes every gradient NaN, and the update every weight.
+        """
         loss = policy_loss(token_logprobs(self._model, ids[rows]), batch.rows(rows), self._settings.loss)
         self._optimizer.zero_grad()
         loss.value.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.max_grad_norm)
+        norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.max_grad_norm))
+        if not all(map(math.isfinite, (norm, float(loss.value.detach()), loss.prox_kl))):
+            self._optimizer.zero_grad()
+            return None
         self._optimizer.step()
-        return loss, float(norm)
+        return loss, norm
 
     def _split(self, count: int) -> tuple[torch.Tensor, ...]:
         return torch.arange(count).chunk(min(self._settings.minibatches, count))

@@ -95,7 +95,7 @@ def test_broken_yaml_names_the_line(write: Write) -> None:
 @pytest.mark.parametrize("text", ["- 1\n- 2\n", "just words\n"])
 def test_a_file_that_is_no_mapping_is_refused_in_words(write: Write, text: str) -> None:
     assert fault(write(text)).startswith("run.yaml: ")
-    assert "dictionary" in fault(write(text))
+    assert "must be keys with values" in fault(write(text))
 
 
 def test_aliases_are_refused_before_they_unfold(write: Write) -> None:
@@ -141,7 +141,7 @@ def test_no_text_gets_past_as_another_error(tmp_path: Path, text: str) -> None:
 @given(
     spec=st.builds(
         RunSpec,
-        name=st.text("abc-", min_size=1),
+        name=st.from_regex(r"[a-c][a-c._-]{0,9}", fullmatch=True),
         batch=st.integers(1, 999),
         budget=st.none() | st.floats(0.1, 1e6),
         cloud=st.lists(st.sampled_from(["aws", "gcp"])).map(tuple),
@@ -224,3 +224,15 @@ def test_own_machines_are_a_market_with_just_them_in_stock(write: Write) -> None
 def test_a_wrong_fleet_file_names_the_machine_and_the_field(write: Write, text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load_fleet(write(text, "fleet.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("cloud: aws\n", "cloud is 'aws': must be a list, such as [aws]"), ("- 1\n", "must be keys with values")],
+)
+def test_no_message_speaks_of_python(write: Write, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_run_spec(write(text))
+    assert said in str(refusal.value)
+    assert "tuple" not in str(refusal.value)
+    assert "RunSpec" not in str(refusal.value)

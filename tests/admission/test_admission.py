@@ -403,8 +403,13 @@ def test_a_preempted_workers_tokens_are_continued_by_another() -> None:
 
 @pytest.mark.parametrize(
     "committed",
-    [Parked((7,), (), (0,)), Parked((7,), (-0.1,), (1,)), Parked((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW)],
-    ids=["not equally long", "by weights not published", "already full"],
+    [
+        Parked((7,), (), (0,)),
+        Parked((7,), (-0.1,), (1,)),
+        Parked((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW),
+        Parked((7,), (float("-inf"),), (0,)),
+    ],
+    ids=["not equally long", "by weights not published", "already full", "not finite"],
 )
 def test_tokens_that_cannot_be_continued_start_again(committed: Parked) -> None:
     desk = Desk(terms())

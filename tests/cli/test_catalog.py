@@ -36,3 +36,12 @@ def test_an_unknown_name_is_wrong_input(cli: Callable[..., Any]) -> None:
     said = cli("catalog", "show", "no-such-thing")
     assert said.code == 2
     assert "no-such-thing" in said.err
+
+
+def test_a_gpu_that_nothing_has_is_said_and_not_shown_as_an_empty_table(cli: Callable[..., Any]) -> None:
+    said = cli("catalog", "list", "--gpu", "H10")
+    assert (said.code, said.out) == (0, "")
+    assert "no offer matches; did you mean H100?" in said.err
+    said = cli("catalog", "list", "--gpu", "nonsense", "--json")
+    assert (said.code, said.out) == (0, "[]\n")
+    assert "no offer matches" in said.err

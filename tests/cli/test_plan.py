@@ -36,9 +36,9 @@ def test_stdout_is_json_and_nothing_else() -> None:
 
 
 def test_a_reader_sees_machines_price_and_rivals(cli: Callable[..., Any]) -> None:
-    said = cli("plan", "--cloud", "nebius", "--target-throughput", "10k", "--why", "gpu-b200*")
+    said = cli("plan", "--cloud", "nebius", "--target-throughput", "10k")
     assert said.code == 0
-    for word in ("trainer", "rollout", "USD/h", "no plan is under", "simpler buyers", "why not gpu-b200*"):
+    for word in ("trainer", "rollout", "USD/h", "no plan is under", "simpler buyers", "--why OFFER"):
         assert word in said.out
 
 
@@ -88,3 +88,31 @@ def test_a_plan_for_ones_own_machines(cli: Callable[..., Any], tmp_path: Path) -
     assert said.code == 0
     assert answer["throughput_tokens_per_s"] > 0
     assert all("big" in row["offer"] for row in answer["allocation"])
+
+
+@pytest.mark.parametrize(("pattern", "meant"), [("nonsense", "no such GPU"), ("H10", "did you mean H100?")])
+def test_why_of_a_name_that_nothing_has_is_wrong_input(cli: Callable[..., Any], pattern: str, meant: str) -> None:
+    said = cli("plan", "--why", pattern)
+    assert (said.code, said.out) == (2, "")
+    assert meant in said.err
+
+
+def test_why_of_a_gpu_is_about_its_offers(cli: Callable[..., Any]) -> None:
+    said = cli("plan", "--cloud", "nebius", "--target-throughput", "10k", "--why", "b200")
+    assert said.code == 0
+    assert "why not b200: nebius/" in said.out
+    assert "simpler buyers" not in said.out, "who asks about one offer waits for no rivals"
+
+
+@pytest.mark.parametrize("target", ["1e-3", "1"])
+def test_the_smallest_target_is_still_rolled_out(cli: Callable[..., Any], target: str) -> None:
+    answer = json.loads(cli("plan", "--cloud", "nebius", "--target-throughput", target, "--json").out)
+    assert {row["role"] for row in answer["allocation"]} == {"trainer", "rollout"}
+
+
+def test_a_cap_under_every_plan_names_the_least_price_and_each_rule_once(cli: Callable[..., Any]) -> None:
+    said = cli("plan", "--cloud", "nebius", "--max-usd-per-hour", "0.5")
+    assert said.code == 1
+    assert "hourly_budget: " in said.err
+    assert said.err.count("survive[") <= 2, "rules that differ only in the domain are one line"
+    assert "the least that any plan costs is " in said.err

@@ -4,6 +4,9 @@ from typing import Any
 
 from hexcloud import wiring
 from hexcloud.adapters.store import SqliteStore
+from hexcloud.controller.reconcile import ENDED
+from hexcloud.domain.fleet import NodeStatus
+from hexcloud.domain.policy import ReplanSchedule
 from hexcloud.domain.run import RunRecord, RunState
 
 
@@ -64,3 +67,16 @@ def test_a_list_of_no_runs_says_so_and_is_no_error(cli: Callable[..., Any]) -> N
     assert (said.code, said.out) == (0, "")
     assert "there is no run yet" in said.err
     assert cli("status", "--all", "--json").out == "[]\n"
+
+
+def test_a_run_whose_trace_and_schedule_are_lost_still_ends(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord
+) -> None:
+    spec = run.spec.model_copy(update={"trace": "gone.csv"})
+    policy = run.policy.model_copy(update={"replan": ReplanSchedule(every="5 parsecs")})
+    store.save_run(run.model_copy(update={"spec": spec, "policy": policy}))
+    assert cli("down", "--json").code == 0
+    ended = store.run(run.id)
+    assert ended is not None
+    assert ended.state in ENDED
+    assert all(node.status is NodeStatus.GONE for node in store.nodes(run.id))

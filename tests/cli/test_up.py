@@ -96,6 +96,24 @@ def test_a_resumed_run_may_have_another_budget(cli: Callable[..., Any], store: S
     assert said.code == 2, "nobody was there to be asked"
 
 
+def test_a_run_that_could_not_go_on_is_never_stored(cli: Callable[..., Any], tmp_path: Path) -> None:
+    trace = tmp_path / "bad.csv"
+    trace.write_text("no,such,columns\n")
+    said = cli("up", *SMALL, "--trace", str(trace), "--yes")
+    assert said.code == 2
+    assert "the first line must be" in said.err
+    assert wiring.open_store().runs() == ()
+
+
+def test_a_run_without_a_step_to_train_is_not_resumed(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord
+) -> None:
+    store.save_run(run.model_copy(update={"spec": run.spec.model_copy(update={"steps": 3}), "state": RunState.DONE}))
+    said = cli("up", "--resume", "main", "--yes")
+    assert said.code == 2
+    assert "all 3 steps are trained; --steps N, over 3, for more" in said.err
+
+
 def hexcloud(home: Path, *arguments: str) -> dict[str, Any]:
     """Run a command as a user does and return its JSON."""
     argv = [sys.executable, "-m", "hexcloud.cli", *arguments, "--json"]

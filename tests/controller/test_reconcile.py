@@ -4,6 +4,7 @@ import pytest
 
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
+from hexcloud.controller.report import baselines_event
 from hexcloud.domain.errors import BudgetError, CapacityError, CredentialsError, PlanError, StoreError
 from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, NodeStatus
@@ -146,6 +147,9 @@ def test_the_budget_ends_the_run_with_a_checkpoint_of_its_last_step(controller_o
     assert controller_of(sim).run_until_done() is RunState.DONE
     assert sim.billed_usd() <= sim.store.spent_usd(sim.run.id)
     assert 22.0 < sim.store.spent_usd(sim.run.id) <= 25.0
+    run = sim.store.run(sim.run.id)
+    assert run is not None
+    assert "kept for checkpoint and teardown at the highest price, of 25.00 USD" in run.reason
     assert sim.cloud.training.checkpoint_version == sim.cloud.training.version > 0
 
 
@@ -169,6 +173,29 @@ def test_an_ask_that_no_market_meets_fails_the_run_before_anything_is_rented(con
     with pytest.raises(PlanError):
         controller_of(sim).run_until_done()
     assert not sim.cloud.machines
+
+
+@pytest.mark.parametrize(("agreed", "is_rented"), [(1.05, True), (0.8, False)])
+def test_nothing_much_dearer_is_rented_than_what_the_user_agreed_to(
+    controller_of: ControllerOf, agreed: float, is_rented: bool
+) -> None:
+    other = simulation()
+    turns(other, controller_of(other), 1)
+    accepted = other.store.plan(other.run.id)
+    assert accepted is not None
+    sim = simulation(steps=20)
+    said = accepted[0].allocation.usd_per_hour * agreed
+    sim.store.add_event(sim.run.id, baselines_event((), said, sim.clock.now_s(), sim.clock.wall_s()))
+    controller = controller_of(sim)
+    if is_rented:
+        assert controller.run_until_done() is RunState.DONE
+        return
+    with pytest.raises(PlanError, match=f"since you agreed: {said:.2f} -> "):
+        controller.run_until_done()
+    assert not sim.cloud.machines
+    run = sim.store.run(sim.run.id)
+    assert run is not None
+    assert run.state is RunState.FAILED
 
 
 def test_a_price_shift_moves_the_fleet_and_makes_before_it_breaks(controller_of: ControllerOf) -> None:

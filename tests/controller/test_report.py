@@ -55,7 +55,7 @@ def step(version: int, wall_s: float | None = None, epoch: int = 0, wait_s: floa
         "grad_norm": 1.0,
         "clip_fraction": 0.0,
         "prox_kl": 0.0,
-        "busy_s": 0.5,
+        "busy_s": 0.9,
         "wait_s": wait_s,
         "staleness": {1: 256},
         "tokens": 1000,
@@ -118,6 +118,30 @@ def test_versions_that_a_recovery_abandoned_are_not_steps() -> None:
     assert build_report(RunFacts(run=RUN, steps=rows)).steps == 4
 
 
+def test_versions_abandoned_by_a_recovery_that_trained_nothing_are_not_steps() -> None:
+    view = RunView(
+        run_id=RUN.id,
+        phase=RunPhase.TRAINING,
+        epoch=1,
+        version=60,
+        steps=400,
+        trained_samples=0,
+        dropped_samples=0,
+        first_step_at_s=None,
+        last_step_at_s=None,
+        staleness_histogram={},
+        reward=0.0,
+        samples_per_wall_s=0.0,
+        overlap_share=0.0,
+        trainer_wait_s=0.0,
+        outstanding=0,
+        checkpoint_version=60,
+    )
+    rows = tuple(step(version) for version in range(1, 63))
+    assert build_report(RunFacts(run=RUN, steps=rows, view=view)).steps == 60
+    assert len(kept_steps(rows, view.model_copy(update={"epoch": 0}))) == 62
+
+
 @given(st.lists(st.integers(min_value=1, max_value=6), max_size=20))
 def test_kept_versions_are_in_order_and_each_is_there_once(versions: list[int]) -> None:
     kept = [row.version for row in kept_steps(step(version) for version in versions)]
@@ -150,8 +174,8 @@ def test_moves_are_for_money() -> None:
 def test_a_loss_says_how_long_the_trainer_waited() -> None:
     rows = (
         *(step(v) for v in range(1, 100)),
-        step(100, wait_s=6.0, wall_s=1106.5),
-        *(step(v, 1007.0 + v) for v in range(101, 200)),
+        step(100, wait_s=3.5, wall_s=1106.5),
+        *(step(v, 1006.5 + v) for v in range(101, 200)),
     )
     facts = RunFacts(
         run=RUN,
@@ -161,8 +185,37 @@ def test_a_loss_says_how_long_the_trainer_waited() -> None:
     )
     first, second = build_report(facts).losses
     assert (first.node, first.cause) == ("r0", "vanished")
-    assert first.trainer_waited_s == pytest.approx(6.0 + 23 * 0.1, abs=0.11)
+    assert first.trainer_waited_s == pytest.approx(1105.6 - 1100.0 + 23 * 0.1, abs=0.11), "not only what a step waited"
     assert second.trainer_waited_s == pytest.approx(3.0, abs=0.11)
+
+
+def test_losses_in_a_standstill_cost_until_the_run_is_stopped() -> None:
+    losses = [event("node_lost", at_s, "r0") for at_s in (1010.0, 1041.0, 1130.0, 1150.0)]
+    stop = event("run_stopping", 1140.0)
+    facts = RunFacts(run=RUN, steps=tuple(step(v) for v in range(1, 11)), events=(*losses[:3], stop, losses[3]))
+    assert [row.trainer_waited_s for row in build_report(facts).losses] == pytest.approx([30.0, 30.0, 10.0, 0.0])
+
+
+def test_idle_time_of_steps_without_a_gap_is_their_wait() -> None:
+    idle = Idle(tuple(step(v) for v in range(1, 100)))
+    assert idle.median_s() == pytest.approx(30 * 0.1)
+    assert idle.waited_s(1020.05) == pytest.approx(30 * 0.1)
+    assert Idle(()).waited_s(1000.0) == Idle(()).median_s() == 0.0
+
+
+def test_a_run_that_stood_still_was_slow() -> None:
+    rows = tuple(step(version) for version in range(1, 9))
+    stopped = RunFacts(run=RUN, steps=rows, events=(event("run_stopping", 1121.0),))
+    expected = pytest.approx(7 * 256 / (120.0 * 20) * 2000)
+    assert build_report(stopped).achieved_tokens_per_s == expected
+    running = RUN.model_copy(update={"state": RunState.RUNNING})
+    bill = LedgerEntry(
+        node_id=NodeId("a"), kind=CostKind.COMPUTE, from_s=0.0, to_s=5000.0 + 121 * 20, usd_per_hour=1.0, usd=1.0
+    )
+    assert build_report(RunFacts(run=running, steps=rows, ledger=(bill,))).achieved_tokens_per_s == expected
+    all_steps = RUN.model_copy(update={"spec": RunSpec(steps=8)})
+    whole = build_report(RunFacts(run=all_steps, steps=rows, events=stopped.events))
+    assert whole.achieved_tokens_per_s == pytest.approx(256 / 20 * 2000)
 
 
 @pytest.mark.parametrize(("phase", "losses"), [(RunPhase.TRAINING, ["r0", "r1"]), (RunPhase.DONE, ["r0"])])

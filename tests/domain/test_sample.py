@@ -32,3 +32,10 @@ def test_an_empty_or_ragged_sample_cannot_be_built() -> None:
         sample(())
     with pytest.raises(ValidationError):
         Sample(**{**sample((1, 1)).model_dump(), "logprobs": (-1.0,)})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_no_sample(bad: float) -> None:
+    for update in ({"logprobs": (-1.0, bad)}, {"reward": bad}):
+        with pytest.raises(ValidationError):
+            Sample(**{**sample((1, 1)).model_dump(), **update})

@@ -27,3 +27,14 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 0, 20)
     (write_checkpoint(tmp_path, 0, 40) / "state").write_bytes(b"torn")
     assert start_of(tmp_path) == Start(epoch=1, version=20)
+
+
+def test_the_epoch_of_a_torn_checkpoint_is_not_taken_again(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, 60)
+    (write_checkpoint(tmp_path, 2, 60) / "state").write_bytes(b"torn")
+    assert start_of(tmp_path) == Start(epoch=3, version=60)
+
+
+def test_a_run_whose_checkpoints_are_all_torn_begins_anew_in_a_new_epoch(tmp_path: Path) -> None:
+    (write_checkpoint(tmp_path, 0, 20) / "state").write_bytes(b"torn")
+    assert start_of(tmp_path) == Start(epoch=1, version=0)

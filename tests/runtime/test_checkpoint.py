@@ -101,3 +101,13 @@ def test_only_the_last_two_are_kept(tmp_path: Path) -> None:
     for version in range(4):
         save_checkpoint(tmp_path, COUNTERS.model_copy(update={"version": version}), model, optimizer)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0-2", "0-3"]
+
+
+def test_a_torn_checkpoint_makes_room_for_one_of_its_name_and_a_whole_one_does_not(tmp_path: Path) -> None:
+    model, optimizer, _ = trainer(seed=1)
+    info = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
+    with pytest.raises(FileExistsError):
+        save_checkpoint(tmp_path, COUNTERS, model, optimizer)
+    (info.path / "counters.json").write_text("{")
+    assert save_checkpoint(tmp_path, COUNTERS, model, optimizer) == info
+    assert load_checkpoint(info, model, optimizer) == COUNTERS

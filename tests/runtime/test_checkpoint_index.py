@@ -8,7 +8,9 @@ from hexcloud.runtime.checkpoint_index import (
     checkpoint_path,
     is_whole,
     newest_checkpoint,
+    next_epoch,
     prune_checkpoints,
+    set_aside_torn,
     write_manifest,
 )
 
@@ -80,3 +82,23 @@ def test_pruning_keeps_two_whole_ones_and_counts_no_torn_one(tmp_path: Path) -> 
     assert [path.exists() for path in paths] == [False, True, True, True]
     prune_checkpoints(tmp_path)
     assert newest_checkpoint(tmp_path) == CheckpointInfo(0, 80, paths[3])
+
+
+def test_a_torn_checkpoint_has_used_up_its_epoch(tmp_path: Path) -> None:
+    assert next_epoch(tmp_path) == 0
+    put(tmp_path, 1, 60)
+    tear_content(put(tmp_path, 2, 60))
+    newest = newest_checkpoint(tmp_path)
+    assert newest is not None and newest.epoch == 1
+    assert next_epoch(tmp_path) == 3
+
+
+def test_only_a_torn_checkpoint_gives_up_its_name(tmp_path: Path) -> None:
+    whole, torn = put(tmp_path, 0, 20), put(tmp_path, 0, 40)
+    for _ in range(2):
+        tear_content(torn)
+        set_aside_torn(torn)
+        set_aside_torn(whole)
+        assert whole.exists() and not torn.exists()
+        put(tmp_path, 0, 40)
+    assert (tmp_path / "checkpoints" / ".torn-0-40" / "shards" / "0").read_text() == "other"

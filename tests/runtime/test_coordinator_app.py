@@ -340,3 +340,34 @@ def test_a_silent_worker_is_given_up_by_the_ticking_clock(tell: Callable[[Story]
         assert [lease.attempt for lease in again.leases] == [1, 1]
 
     tell(story)
+
+
+def test_a_damaged_file_is_not_served_the_trainer_hears_of_it_and_the_next_version_is(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(line: Line) -> None:
+        await line.register()
+        await line.publish(0)
+        (line.run_dir / "0.safetensors").write_bytes(b"torn" + WEIGHTS[4:-1])
+        assert (await line.get("/weights/0/0")).status_code == 404
+        assert line.coordinator.batch_now().rewrite
+        grant = await line.leases(want=8)
+        await line.submit(grant)
+        assert Batch.model_validate_json((await line.get("/batch", "head")).content).groups
+        await line.publish(1)
+        assert (await line.get("/weights/0/1")).content == WEIGHTS
+        assert not line.coordinator.batch_now().rewrite
+
+    tell(story)
+
+
+def test_a_file_other_than_the_one_reported_is_not_published(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        path = line.run_dir / "w"
+        path.write_bytes(b"other")
+        body: dict[str, object] = {"epoch": 0, "version": 0, "path": str(path), "sha256": "0" * 64, "size": 5}
+        assert (await line.post("/publish", body, "head")).status_code == 409
+        assert line.coordinator.view().version == 0
+        assert (await line.get("/weights/0/0")).status_code == 404
+
+    tell(story)

@@ -1,3 +1,5 @@
+import hashlib
+import os
 from pathlib import Path
 
 from hexcloud.domain.messages import WeightsManifest
@@ -32,3 +34,30 @@ def test_versions_of_an_abandoned_epoch_are_never_served() -> None:
     assert weights.latest == manifest(1, epoch=1)
     assert weights.path(1, 1) == Path("/again")
     assert [weights.path(0, version) for version in range(3)] == [None] * 3
+
+
+def test_a_damaged_file_is_not_served_until_it_is_written_anew(tmp_path: Path) -> None:
+    path, content = tmp_path / "weights", b"weights"
+    path.write_bytes(content)
+    weights = PublishedWeights(keep=2)
+    digest = hashlib.sha256(content).hexdigest()
+    weights.add(WeightsManifest(epoch=0, version=0, sha256=digest, size=len(content)), path)
+    assert weights.intact_path(0, 0) == path
+    path.write_bytes(b"wEights")
+    os.utime(path, ns=(1, 1))  # a clock too coarse to tell the two writes apart is no matter here
+    assert weights.intact_path(0, 0) is None and weights.is_latest_damaged
+    path.unlink()
+    assert weights.intact_path(0, 0) is None and weights.is_latest_damaged
+    path.write_bytes(content)
+    assert weights.intact_path(0, 0) == path and not weights.is_latest_damaged
+
+
+def test_the_next_version_is_served_whatever_became_of_the_one_before(tmp_path: Path) -> None:
+    content = b"weights"
+    weights = PublishedWeights(keep=2)
+    for version in range(2):
+        (tmp_path / str(version)).write_bytes(content)
+        entry = WeightsManifest(epoch=0, version=version, sha256=hashlib.sha256(content).hexdigest(), size=7)
+        weights.add(entry, tmp_path / str(version))
+        (tmp_path / "0").write_bytes(b"")
+        assert (weights.intact_path(0, version) is None) == weights.is_latest_damaged == (version == 0)

@@ -1,10 +1,15 @@
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+from structlog.testing import capture_logs
+
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Register, WeightsManifest
+from hexcloud.domain.messages import Register, StepReport, WeightsManifest
 from hexcloud.domain.plan import Role
+from hexcloud.runtime import rollout_follow
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
@@ -77,3 +82,43 @@ async def heard(link: CoordinatorLink) -> WeightsManifest:
     manifest = (await link.register(register)).latest
     assert manifest is not None
     return manifest
+
+
+def test_a_damaged_version_is_tried_ever_more_seldom_and_the_next_one_is_loaded_at_once(
+    tell_rollout: Callable[[Story], None],
+    publish: Publish,
+    engines: Engines,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        damaged = await heard(link)
+        (tmp_path / "0.safetensors").write_bytes(b"torn")
+        keeper = EngineKeeper(engines(0.0), threads=2)
+        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, Wire())
+        loaded = asyncio.Event()
+        following = asyncio.create_task(follower.follow(loaded.set))
+        with capture_logs() as logs:
+            follower.want(damaged)
+            await asyncio.sleep(0.3)
+        tries = [entry["event"] for entry in logs if entry["event"].startswith("weights_") and "path" not in entry]
+        assert tries == ["weights_not_loaded", "weights_not_loaded", "weights_damaged"]
+        _recover(coordinator, tmp_path)
+        follower.want(await heard(link))
+        async with asyncio.timeout(2):
+            await loaded.wait()
+        assert keeper.loaded is not None and keeper.loaded.epoch == 1
+        following.cancel()
+
+    monkeypatch.setattr(rollout_follow, "RETRY_S", 0.02)
+    monkeypatch.setattr(rollout_follow, "MAX_RETRY_S", 60.0)
+    tell_rollout(story)
+
+
+def _recover(coordinator: Coordinator, folder: Path) -> None:
+    """Publish as a trainer does that was restarted."""
+    path = folder / "again.safetensors"
+    path.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    coordinator.publish(StepReport(epoch=1, version=0, path=str(path), sha256=digest, size=7))

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import GroupId, Lease, LeaseId
-from hexcloud.runtime.rollout_work import chunks, partial, request, request_id, sample
+from hexcloud.runtime.rollout_work import chunks, is_usable, partial, request, request_id, sample
 from hexcloud.runtime.tasks import BOS_ID, EOS_ID, SORT_DIGITS
 
 PROMPT = (BOS_ID, *SORT_DIGITS.encode("31>"))
@@ -74,3 +74,10 @@ def test_chunks_keep_every_lease_in_order(count: int, size: int) -> None:
     split = list(chunks(leases, size))
     assert [one for chunk in split for one in chunk] == list(leases)
     assert all(0 < len(chunk) <= size for chunk in split)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
+def test_a_generation_with_a_logprob_that_is_not_finite_is_of_no_use(bad: float) -> None:
+    good = generation(RIGHT)
+    assert is_usable(good)
+    assert not is_usable(good.model_copy(update={"logprobs": (*good.logprobs[1:], bad)}))

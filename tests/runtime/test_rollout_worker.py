@@ -9,8 +9,10 @@ import pytest
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.generation import Generation, GenerationRequest
 from hexcloud.domain.messages import LeaseRequest, PartialCommit, Register
 from hexcloud.domain.plan import Role
+from hexcloud.ports import Engine
 from hexcloud.runtime import rollout_worker
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.probe import LinkCap
@@ -49,7 +51,7 @@ async def at_work(link: CoordinatorLink, spec: NodeSpec, start: StartEngine) -> 
 
 
 async def until(is_reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while not is_reached():  # noqa: ASYNC110 - there is no event for what a test waits for
             await asyncio.sleep(0.01)
 
@@ -112,6 +114,38 @@ def test_leases_that_ended_elsewhere_are_dropped_without_a_word(
             await until(lambda: worker.heartbeat().leases == ())
         # They were neither delivered nor given back: for the coordinator this node still holds them.
         assert coordinator.lease(LeaseRequest(node_id=NODE, epoch=0, version=0, want=16)).leases == ()
+
+    tell_rollout(story)
+
+
+def test_a_generation_that_is_not_finite_is_given_back_and_the_others_are_delivered(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        start, spoilt, asked = engines(0.0), list[str](), set[str]()
+
+        def start_spoiling(directory: Path, version: int) -> Engine:
+            engine = start(directory, version)
+            generate = engine.generate
+
+            def spoiling(requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+                asked.update(one.rid for one in requests)
+                first, *others = generate(requests)
+                if spoilt:
+                    return (first, *others)
+                spoilt.append(first.rid)
+                logprobs = (float("-inf"),) * len(first.tokens)
+                return (first.model_copy(update={"logprobs": logprobs}), *others)
+
+            monkeypatch.setattr(engine, "generate", spoiling)
+            return engine
+
+        async with at_work(link, rollout_spec, start_spoiling) as worker:
+            await until(lambda: bool(coordinator.batch_now().groups))
+            await until(lambda: worker.heartbeat().leases == ())
+        again = f"{spoilt[0].rpartition('.')[0]}.1"
+        assert again in asked
 
     tell_rollout(story)
 

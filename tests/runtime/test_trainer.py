@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +22,7 @@ from hexcloud.domain.messages import LeaseGrant, LeaseRequest, Register, StopReq
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
-from hexcloud.runtime.checkpoint_index import newest_checkpoint
+from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator, Start
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
@@ -48,6 +49,11 @@ class Rig:
         argv = [sys.executable, "-m", "hexcloud.runtime.trainer", "--url", self.url, *flags]
         environment = {**os.environ, "HEXCLOUD_NODE_TOKEN": "trainer", "OMP_NUM_THREADS": "1"}
         return await asyncio.create_subprocess_exec(*argv, cwd=self.folder, env=environment)
+
+    async def until_served(self, path: str) -> None:
+        """Ask, as a rollout node does, until there is no 404."""
+        while (await self.http.get(path)).is_client_error:  # noqa: ASYNC110 - nobody tells a node
+            await asyncio.sleep(0.1)
 
     async def generate_until(self, is_enough: Callable[[], bool]) -> None:
         """Be a rollout node: right answers now and then, with made-up logprobs."""
@@ -227,6 +233,29 @@ def test_a_new_run_warms_up_before_its_first_version(tmp_path: Path) -> None:
             await run.generate_until(lambda: run.coordinator.view().version == 1)
             accuracy = run.coordinator.view().accuracy_before
             assert accuracy is not None and accuracy > 0.2
+            trainer.kill()
+            await trainer.wait()
+
+    asyncio.run(scenario())
+
+
+def test_a_run_goes_on_past_a_torn_checkpoint_and_a_damaged_file_is_written_anew(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        run_dir = tmp_path / "run"
+        be_warm(run_dir)
+        torn = run_dir / "checkpoints" / "1-0"
+        shutil.copytree(run_dir / "checkpoints" / "0-0", torn)
+        (torn / "counters.json").write_text("")
+        async with rig(tmp_path, Start(epoch=next_epoch(run_dir), version=0)) as run:
+            assert run.coordinator.epoch == 2
+            trainer = await run.start_trainer()
+            async with asyncio.timeout(60):
+                await run.until_served("/weights/2/0")
+            (run_dir / "weights" / "2-0" / "model.safetensors").write_bytes(b"torn")
+            assert (await run.http.get("/weights/2/0")).status_code == 404
+            async with asyncio.timeout(20):
+                await run.until_served("/weights/2/0")
+            await run.generate_until(lambda: run.coordinator.view().version == 1)
             trainer.kill()
             await trainer.wait()
 

@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -142,3 +143,36 @@ def test_forty_steps_after_the_warm_start_raise_the_accuracy() -> None:
         rewards.append(step.run(groups_of(model, draws), number, rng).reward)
     assert sum(rewards[-8:]) / 8 > sum(rewards[:8]) / 8 + 0.03
     assert accuracy(model, SORT_DIGITS, 512, seed=777) > before + 0.05
+
+
+def spoilt(group: Group, logprob: float) -> Group:
+    """The first sample's first logprob becomes this; as if it had passed every check."""
+    first = group.samples[0]
+    first = first.model_copy(update={"logprobs": (logprob, *first.logprobs[1:])})
+    return group.model_copy(update={"samples": (first, *group.samples[1:])})
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf"), float("inf")])
+def test_a_minibatch_that_is_not_finite_is_skipped_and_the_others_are_trained(
+    model: Qwen2ForCausalLM, bad: float
+) -> None:
+    before = model.lm_head.weight.detach().clone()
+    first, *rest = groups_of(model, right_and_wrong(4))
+    numbers = step_of(model).run((spoilt(first, bad), *rest), 0, random.Random(0))
+    assert all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values())
+    assert not torch.equal(model.lm_head.weight, before)
+    assert all(map(math.isfinite, (numbers.loss, numbers.grad_norm, numbers.prox_kl, numbers.clip_fraction)))
+    assert numbers.grad_norm > 0
+
+
+def test_a_step_of_which_nothing_is_finite_leaves_the_weights_and_can_be_followed_by_a_good_one(
+    model: Qwen2ForCausalLM,
+) -> None:
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    good = groups_of(model, right_and_wrong(1))
+    settings = StepSettings(minibatches=1)
+    step = TrainingStep(model, make_optimizer(model, settings), settings)
+    numbers = step.run((spoilt(good[0], float("nan")),), 0, random.Random(0))
+    assert (numbers.loss, numbers.grad_norm, numbers.prox_kl) == (0.0, 0.0, 0.0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert step.run(good, 1, random.Random(0)).grad_norm > 0

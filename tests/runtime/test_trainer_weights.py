@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
+from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
 from hexcloud.runtime.trainer_weights import Shelf, deliver
@@ -39,3 +41,24 @@ def test_the_result_is_laid_beside_what_the_folder_holds_and_replaces_an_older_r
         "notes.txt",
         "vocab.json",
     ]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_never_reach_the_shelf(tmp_path: Path, bad: float) -> None:
+    model = build_model(SORT_DIGITS, seed=0)
+    with torch.no_grad():
+        model.model.norm.weight[3] = bad
+    with pytest.raises(EngineError, match="not finite"):
+        Shelf(tmp_path, epoch=0).put(model, 1)
+    assert not (tmp_path / "weights").exists()
+
+
+def test_a_damaged_file_is_restored_to_the_bit_and_only_from_its_own_weights(tmp_path: Path) -> None:
+    model = build_model(SORT_DIGITS, seed=0)
+    shelf = Shelf(tmp_path, epoch=0)
+    file = shelf.put(model, 1)
+    file.path.write_bytes(b"torn")
+    shelf.restore(model, file)
+    read_weights(file.path, file.sha256)
+    with pytest.raises(EngineError, match="damaged"):
+        shelf.restore(build_model(SORT_DIGITS, seed=1), file)

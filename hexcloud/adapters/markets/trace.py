@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from hexcloud.adapters.files import catalog_root, suggest
+from hexcloud.adapters.files import catalog_root, is_path, suggest
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Finding, Market, Outcome
@@ -28,6 +28,7 @@ from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.ports import MarketSource
 
 COLUMNS = ("at_h", "event", "offer", "usd_per_hour", "count")
+TRACE_SUFFIX = ".csv"
 
 
 class TraceKind(StrEnum):
@@ -132,7 +133,7 @@ class TraceMarket:
 def load_trace(name_or_path: str) -> Trace:
     """Read a bundled trace by name or the user's own by path. Raises ConfigError that names file, line and column."""
     path = Path(name_or_path)
-    if path.suffix != ".csv" and len(path.parts) == 1:
+    if not is_path(name_or_path, TRACE_SUFFIX):
         folder = catalog_root() / "traces"
         path = folder / f"{name_or_path}.csv"
         if not path.is_file():

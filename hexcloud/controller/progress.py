@@ -1,0 +1,75 @@
+"""Progress: does the run get anywhere? A trainer lost again and again, or a fleet that trains no step, is ended."""
+
+from hexcloud.controller.apply import Nodes
+from hexcloud.controller.hands import Hands
+from hexcloud.controller.memory import Progress
+from hexcloud.controller.observe import Seen
+from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.messages import RunPhase
+from hexcloud.domain.plan import Role
+
+MAX_TRAINER_LOSSES = 3
+"""Losses of the trainer's head in a row with nothing new trained in between: the reason is not the market."""
+
+
+def note(seen: Seen, progress: Progress) -> None:
+    """Remember the best versions that the coordinator told of."""
+    if view := seen.last_view:
+        checkpoint, version = progress.best
+        progress.best = max(checkpoint, view.checkpoint_version), max(version, view.version)
+
+
+def count_loss(node: Node, progress: Progress) -> None:
+    """Count the loss of a trainer's head that had been at work."""
+    is_new = progress.best_at_loss is None or any(
+        now > then for now, then in zip(progress.best, progress.best_at_loss, strict=True)
+    )
+    progress.losses = 1 if is_new else progress.losses + 1
+    progress.best_at_loss, progress.last_lost = progress.best, node
+
+
+def hopeless(nodes: Nodes, hands: Hands) -> str | None:
+    """Return why going on is of no use, or None; a stall is told in the run's history before it ends the run."""
+    progress = hands.memory.progress
+    if progress.losses >= MAX_TRAINER_LOSSES and progress.last_lost:
+        lost = progress.last_lost
+        return (
+            f"the trainer was lost {progress.losses} times without a new checkpoint, last: {lost.cause}; "
+            f"see nodes/{lost.id}/node.log"
+        )
+    return _stalled(nodes, hands)
+
+
+def _stalled(nodes: Nodes, hands: Hands) -> str | None:
+    seen, progress = hands.seen, hands.memory.progress
+    view, bound_s = seen.view, _bound_s(hands)
+    stand = (view.epoch, view.checkpoint_version, view.version) if view else None
+    if stand != progress.stand or not _should_train(nodes, seen) or bound_s is None or progress.since is None:
+        progress.stand, progress.since, progress.is_told = stand, seen.wall_s, False
+        return None
+    still_s = seen.wall_s - progress.since
+    if still_s > 2 * bound_s:
+        return f"no step for {still_s:.0f} s although trainer and rollout nodes are ready"
+    if still_s > bound_s and not progress.is_told:
+        progress.is_told = True
+        text = (
+            f"no step for {still_s:.0f} s although trainer and rollout nodes are ready; at {2 * bound_s:.0f} s it ends"
+        )
+        hands.journal.say("stalled", text, version=seen.view.version if seen.view else -1)
+    return None
+
+
+def _should_train(nodes: Nodes, seen: Seen) -> bool:
+    """Is there everything that a step needs? A run that starts or writes its output trains nothing, rightly."""
+    if seen.view is None or seen.view.phase is not RunPhase.TRAINING or seen.is_trained:
+        return False
+    return {node.role for node in nodes.values() if node.status is NodeStatus.READY} >= {Role.TRAINER, Role.ROLLOUT}
+
+
+def _bound_s(hands: Hands) -> float | None:
+    """Return after how many wall seconds without a step a run stalls."""
+    accepted, timing = hands.seen.accepted, hands.ports.timing
+    if accepted is None:
+        return None
+    step_s = accepted[0].forecast.step_s / hands.seen.run.clock_scale
+    return max(timing.stall_s, timing.stall_steps * step_s)

@@ -1,0 +1,110 @@
+from collections.abc import Callable
+
+from hexcloud.controller.memory import Progress
+from hexcloud.controller.progress import count_loss
+from hexcloud.controller.reconcile import Controller
+from hexcloud.domain.command import Emulation
+from hexcloud.domain.event import Event
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Role
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.run import RunState
+from hexcloud.simulator.cloud import Loss, LossKind
+from hexcloud.simulator.simulation import Script, Simulation
+
+ControllerOf = Callable[[Simulation], Controller]
+POLICY = Policy(target_samples_per_s=20.0)
+
+
+def turns(sim: Simulation, controller: Controller, count: int) -> None:
+    for _ in range(count):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+
+
+def trainers(sim: Simulation) -> list[Node]:
+    return [node for node in sim.store.nodes(sim.run.id) if node.role is Role.TRAINER]
+
+
+def events(sim: Simulation, kind: str) -> list[Event]:
+    return [event for _, event in sim.store.events(sim.run.id) if event.kind == kind]
+
+
+def state(sim: Simulation) -> tuple[RunState, str]:
+    run = sim.store.run(sim.run.id)
+    assert run is not None
+    return run.state, run.reason
+
+
+def losing_trainers(controller_of: ControllerOf, *at_s: float) -> Simulation:
+    """Return a simulation whose trainer is taken at these moments."""
+    first = Simulation(POLICY)
+    turns(first, controller_of(first), 1)
+    offer_id: OfferId = trainers(first)[0].offer_id
+    return Simulation(POLICY, Script(losses=tuple(Loss(at, LossKind.PREEMPT, offer_id=offer_id) for at in at_s)))
+
+
+def stalled(controller_of: ControllerOf) -> tuple[Simulation, Controller]:
+    """Return a run that trained some steps and from now on trains no more, though all its machines are well."""
+    sim = Simulation(POLICY)
+    controller = controller_of(sim)
+    turns(sim, controller, 60)
+    for machine in sim.cloud.machines.values():
+        stuck = Emulation(clock_scale=1.0, samples_per_s=1e-9)
+        machine.spec = machine.spec.model_copy(update={"emulation": stuck})
+    return sim, controller
+
+
+def test_a_trainer_lost_three_times_with_nothing_new_between_ends_the_run(controller_of: ControllerOf) -> None:
+    sim = losing_trainers(controller_of, 128.0, 253.0, 378.0, 503.0)
+    assert controller_of(sim).run_until_done() is RunState.FAILED
+    assert len(trainers(sim)) == 3
+    assert "the trainer was lost 3 times without a new checkpoint" in state(sim)[1]
+    assert f"nodes/{trainers(sim)[-1].id}/node.log" in state(sim)[1]
+    assert not sim.cloud.running()
+
+
+def test_losses_with_steps_between_them_are_made_good_for_ever(controller_of: ControllerOf) -> None:
+    sim = losing_trainers(controller_of, 300.0, 800.0, 1300.0, 1800.0)
+    turns(sim, controller_of(sim), 400)
+    assert len(trainers(sim)) == 5
+    assert state(sim)[0] is RunState.RUNNING
+
+
+def test_a_repeated_version_is_nothing_new() -> None:
+    node = Node(
+        id=NodeId("n"),
+        run_id=Simulation(POLICY).run.id,
+        slot="trainer-0",
+        attempt=0,
+        role=Role.TRAINER,
+        offer_id=OfferId("o"),
+        status=NodeStatus.GONE,
+        requested_at_s=0.0,
+    )
+    progress = Progress()
+    for best, losses in (((0, 5), 1), ((0, 5), 2), ((0, 6), 1), ((0, 6), 2), ((20, 21), 1), ((20, 21), 2)):
+        progress.best = best
+        count_loss(node, progress)
+        assert progress.losses == losses
+
+
+def test_a_run_that_trains_no_more_is_told_and_then_ended(controller_of: ControllerOf) -> None:
+    sim, controller = stalled(controller_of)
+    began_s = sim.clock.wall_s()
+    assert controller.run_until_done() is RunState.FAILED
+    [told] = events(sim, "stalled")
+    [stopping] = events(sim, "run_stopping")
+    bound_s = 60 * 256 / 20
+    assert abs(told.wall_s - began_s - bound_s) < 30
+    assert abs(stopping.wall_s - began_s - 2 * bound_s) < 30
+    assert state(sim)[1].startswith("no step for ")
+    assert not sim.cloud.running()
+
+
+def test_a_run_that_has_not_begun_or_that_trains_does_not_stall(controller_of: ControllerOf) -> None:
+    sim = Simulation(POLICY)
+    turns(sim, controller_of(sim), 500)
+    assert sim.cloud.training.version > 0
+    assert not events(sim, "stalled")

@@ -1,0 +1,27 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from hexcloud.domain.run import MAX_NAME, RunSpec
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "-", "", "two words", "night\n", "x" * (MAX_NAME + 1)])
+def test_a_name_that_is_no_folders_name_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="a name is at most 40 letters"):
+        RunSpec(name=name)
+
+
+@given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", fullmatch=True))
+def test_any_other_name_is_kept(name: str) -> None:
+    assert RunSpec(name=name).name == name
+
+
+@pytest.mark.parametrize(("target", "kept"), [(20000, "20000"), (1e-3, "0.001"), ("5 steps/min", "5 steps/min")])
+def test_a_target_may_be_a_number(target: object, kept: str) -> None:
+    assert RunSpec.model_validate({"target": target}).target == kept
+
+
+def test_a_target_is_not_yes_or_no() -> None:
+    with pytest.raises(ValidationError):
+        RunSpec.model_validate({"target": True})
