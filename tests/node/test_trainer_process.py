@@ -31,6 +31,7 @@ def test_a_trainer_that_ends_after_the_run_is_not_restarted(coordinator: Coordin
 def test_a_trainer_gets_the_address_and_its_own_token_only(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("HEXCLOUD_HOME")
     for name in ("HEXCLOUD_NODE_TOKEN", "HEXCLOUD_RUN_SECRET", "HEXCLOUD_CONTROLLER_TOKEN"):
         monkeypatch.setenv(name, name.lower())
     coordinator.finish()
