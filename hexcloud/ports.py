@@ -1,7 +1,7 @@
 """What the inside needs of the outside. Adapters and the simulator implement these; nothing here has behaviour."""
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hexcloud.domain.command import Command
 from hexcloud.domain.event import Event
@@ -13,7 +13,7 @@ from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.policy import ReplanSchedule
-from hexcloud.domain.prices import Held, PriceChange, Refresh, Voucher
+from hexcloud.domain.prices import Held, PastPart, PriceChange, Refresh, Voucher
 from hexcloud.domain.row import Belief, Part
 from hexcloud.domain.run import RunRecord, RunState
 
@@ -53,6 +53,20 @@ class PriceSource(Protocol):
         ...
 
 
+@runtime_checkable
+class PastSource(Protocol):
+    """A source that also knows what its prices were."""
+
+    @property
+    def kept_days(self) -> float:
+        """Return how many days back it knows."""
+        ...
+
+    def past(self, days: float) -> Iterator[PastPart]:
+        """Yield what each region's prices were in the last days, as it arrives. Never raises, as `fetch`."""
+        ...
+
+
 class PriceStore(Protocol):
     """The memory of prices: every accepted change, what waits, who vouched. Raises StoreError when it is gone."""
 
@@ -62,6 +76,10 @@ class PriceStore(Protocol):
         Rows of the same source and region that it no longer lists are recorded as gone. A part with a problem changes
         nothing but the list of refreshes.
         """
+        ...
+
+    def save_past(self, changes: tuple[PriceChange, ...]) -> int:
+        """Keep believed changes older than any known of their source and offer, all or none; return how many were."""
         ...
 
     def current(self) -> tuple[Belief, ...]:

@@ -1,6 +1,7 @@
 """`hexcloud catalog refresh`: read live prices, judge them, keep what is believed."""
 
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,8 @@ import typer
 from hexcloud.cli.ages import age
 from hexcloud.cli.options import AsJson
 from hexcloud.cli.output import console, print_json
+
+DAY_S = 86400.0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +35,14 @@ Folder = Annotated[
 AsOf = Annotated[
     datetime | None, typer.Option("--as-of", help="When the files' prices were true (UTC).", show_default="file time")
 ]
+Past = Annotated[
+    str | None,
+    typer.Option(
+        "--history",
+        help="Keep earlier spot prices too, as far back as this, such as 30d. AWS has 90 days, other sources none.",
+        show_default="none",
+    ),
+]
 Every = Annotated[str | None, typer.Option("--every", help="Again and again, such as 10m; ends with Ctrl-C.")]
 
 
@@ -40,16 +51,22 @@ def refresh(
     region: Region = None,
     folder: Folder = None,
     as_of: AsOf = None,
+    past: Past = None,
     every: Every = None,
     as_json: AsJson = False,
 ) -> None:
     """Read prices and quotas and keep what the gate believes. Exit 1 when a region gave no answer; its last stays."""
     from hexcloud import wiring
     from hexcloud.adapters.markets.sources import PriceQuestion
-    from hexcloud.domain.duration import parse_duration
 
-    pause_s = parse_duration(every) if every is not None else None
-    asked = PriceQuestion(clouds=tuple(cloud or ()), regions=tuple(region or ()), folder=folder, as_of=as_of)
+    pause_s, past_s = _span_s("--every", every), _span_s("--history", past)
+    asked = PriceQuestion(
+        clouds=tuple(cloud or ()),
+        regions=tuple(region or ()),
+        folder=folder,
+        as_of=as_of,
+        past_days=None if past_s is None else past_s / DAY_S,
+    )
     while True:
         reports = list(_told(wiring.refresh_prices(asked), console(as_json)))
         if as_json:
@@ -57,19 +74,35 @@ def refresh(
         if pause_s is None:
             break
         time.sleep(pause_s)
+        asked = replace(asked, past_days=None)  # once is enough: what comes later is read as it comes
     if any(report.problem for report in reports):
         raise typer.Exit(1)
 
 
+def _span_s(option: str, text: str | None) -> float | None:
+    from hexcloud.domain.duration import parse_duration
+    from hexcloud.domain.errors import ConfigError
+
+    try:
+        return None if text is None else parse_duration(text)
+    except ConfigError as error:
+        raise ConfigError(f"{option}: {error}") from error
+
+
 def _told(reports: "Iterator[PartReport]", shown: "Console") -> "Iterator[PartReport]":
     """Say each region's report as it comes, and the sum at the end."""
-    rows = changes = problems = 0
+    told: list[PartReport] = []
     for report in reports:
-        rows, changes, problems = rows + report.rows, changes + report.changes, problems + bool(report.problem)
+        told.append(report)
         shown.print(line(report, time.time()), soft_wrap=True)
         yield report
+    now = [report for report in told if not report.past]
+    before = sum(report.changes for report in told if report.past)
+    past = f", {before} past prices kept" if len(now) < len(told) else ""
+    problems = sum(bool(report.problem) for report in told)
     failed = f", {problems} regions gave no answer" if problems else ""
-    shown.print(f"{rows} rows read, {changes} changes kept{failed}")
+    rows, changes = sum(report.rows for report in now), sum(report.changes for report in now)
+    shown.print(f"{rows} rows read, {changes} changes kept{past}{failed}")
 
 
 def line(report: "PartReport", now_s: float) -> str:
@@ -80,6 +113,7 @@ def line(report: "PartReport", now_s: float) -> str:
             "nothing was known before" if report.good_s is None else f"kept prices of {age(now_s - report.good_s)} ago"
         )
         problem = report.problem if report.region in report.problem else f"{where}: {report.problem}"
-        return f"{problem}; {kept}"
+        return f"{problem}; no past prices added" if report.past else f"{problem}; {kept}"
     doubts = [f"{count} {outcome.value}" for outcome, count in report.outcomes.items() if count]
-    return f"{where}: {report.rows} rows ({', '.join(doubts) or 'none'}), {report.changes} changes"
+    rows, changes = ("past prices", "older than known") if report.past else ("rows", "changes")
+    return f"{where}: {report.rows} {rows} ({', '.join(doubts) or 'none'}), {report.changes} {changes}"

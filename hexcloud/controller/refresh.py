@@ -1,22 +1,26 @@
-"""refresh: ask a source of prices, judge what it says, keep what is believed. The last good answer is never lost."""
+"""refresh, recall: ask a source of prices, judge what it says, keep what is believed. No good answer is ever lost."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 
 from pydantic import Field
 
 from hexcloud.appraise.gate import gate
 from hexcloud.appraise.half_written import Short, prices_in, problem_of
 from hexcloud.appraise.known import Known, Seen
+from hexcloud.appraise.past import judge_past
+from hexcloud.appraise.units import usd_per_hour
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Outcome
-from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.prices import Refresh
+from hexcloud.domain.offer import Offer, OfferId, Tenure
+from hexcloud.domain.prices import PastPart, Refresh
 from hexcloud.domain.row import Belief, Part
-from hexcloud.ports import PriceSource, PriceStore
+from hexcloud.ports import PastSource, PriceSource, PriceStore
 
 CLOCKS_DIFFER = timedelta(hours=1)
+_Region = tuple[str, str, str]
+"""Source, cloud, region."""
 
 
 class Facts(Frozen):
@@ -45,6 +49,8 @@ class PartReport(Frozen):
     changes: int = 0
     """Prices that are new, other than before, or gone."""
     outcomes: dict[Outcome, int] = Field(default_factory=dict)
+    past: bool = False
+    """Is it about the time before? Then `rows` are the earlier prices that the source knows, `changes` those kept."""
 
 
 def refresh(source: PriceSource, prices: PriceStore, facts: Facts) -> Iterator[PartReport]:
@@ -62,7 +68,30 @@ def refresh(source: PriceSource, prices: PriceStore, facts: Facts) -> Iterator[P
             prices.save_part(_refused(part, problem), ())
             yield PartReport(source=part.source, cloud=part.cloud, region=part.region, problem=problem, good_s=good_s)
         else:
-            yield _kept(part, gate(part.rows, _until(known, part), part.content), prices)
+            yield _kept(part, gate(part.rows, _until(known, part.as_of), part.content), prices)
+
+
+def recall(source: PastSource, prices: PriceStore, facts: Facts, days: float) -> Iterator[PartReport]:
+    """Yield a report for each region as its past is kept. Raises StoreError; what a source does wrong is a report.
+
+    The past is judged by what is believed now, so it needs a refresh of its region before it. What is refused is
+    counted and not kept: no later look can mend it.
+    """
+    known = known_now(prices, facts)
+    good = {(one.source, one.cloud, one.region): one.good_s for one in prices.refreshes()}
+    on_demand = _on_demand(prices.current(), known)
+    for part in source.past(days):
+        where = (part.source, part.cloud, part.region)
+        never = "" if good.get(where) is not None else "no prices of now to judge the past by; refresh the region first"
+        report = PartReport(
+            source=part.source,
+            cloud=part.cloud,
+            region=part.region,
+            problem=part.problem or never,
+            good_s=good.get(where),
+            past=True,
+        )
+        yield report if report.problem else _recalled(report, part, _until(known, part.as_of), on_demand[where], prices)
 
 
 def _last_good_s(refreshes: Iterable[Refresh], part: Part) -> float | None:
@@ -75,9 +104,9 @@ def _last_good_s(refreshes: Iterable[Refresh], part: Part) -> float | None:
     return max((at_s for at_s in good if at_s is not None), default=None)
 
 
-def _until(known: Known, part: Part) -> Known:
+def _until(known: Known, as_of: datetime) -> Known:
     """A source dates its prices at the latest by the moment it is asked, give or take clocks that differ."""
-    return known.model_copy(update={"latest": part.as_of + CLOCKS_DIFFER})
+    return known.model_copy(update={"latest": as_of + CLOCKS_DIFFER})
 
 
 def _short(before: Refresh | None) -> Short | None:
@@ -104,6 +133,24 @@ def _kept(part: Part, beliefs: tuple[Belief, ...], prices: PriceStore) -> PartRe
         changes=changes,
         outcomes={outcome: counts[outcome] for outcome in Outcome},
     )
+
+
+def _recalled(
+    report: PartReport, part: PastPart, known: Known, on_demand: Mapping[str, float], prices: PriceStore
+) -> PartReport:
+    judged = judge_past(part, known, on_demand)
+    changes = prices.save_past(judged.changes)
+    return report.model_copy(update={"rows": len(part.prices), "changes": changes, "outcomes": judged.outcomes})
+
+
+def _on_demand(beliefs: Iterable[Belief], known: Known) -> Mapping[_Region, dict[str, float]]:
+    """Return what each instance type costs on demand in each region at each source, USD/h: the dearest zone's price."""
+    found: dict[_Region, dict[str, float]] = defaultdict(dict)
+    for row in (belief.row for belief in beliefs if belief.row.tenure == Tenure.ON_DEMAND):
+        usd, machines = usd_per_hour(row, known.usd_per_unit), found[row.source, row.cloud, row.region]
+        if usd is not None:
+            machines[row.instance_type] = max(usd, machines.get(row.instance_type, 0.0))
+    return found
 
 
 def known_now(prices: PriceStore, facts: Facts) -> Known:

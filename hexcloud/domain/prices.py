@@ -1,5 +1,9 @@
 """What is remembered of prices: changes, rows in quarantine, vouchers, and when each source last answered."""
 
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.offer import OfferId
 
@@ -17,6 +21,34 @@ class PriceChange(Frozen):
     """None: the source no longer lists the offer."""
     list_price: float | None
     currency: str
+
+
+class PastPrice(NamedTuple):
+    """One earlier price, from a moment on. Numbers may be NaN, infinite, zero or negative: the gate decides."""
+
+    offer_id: OfferId
+    at_s: float
+    """Seconds since the epoch."""
+    list_price: float
+    """Per hour and machine, in the currency of its PastPart."""
+
+
+class PastPart(Frozen):
+    """What one source still knows of the earlier prices of one region. With a problem, nothing."""
+
+    source: str
+    cloud: str
+    region: str
+    """`*` for a source that fails before it knows its regions."""
+    as_of: datetime
+    """When it was asked: the last price of each offer was in force until then."""
+    currency: str = "USD"
+    prices: tuple[PastPrice, ...] = ()
+    """In any order; an offer has its price until the next one."""
+    gpus: Mapping[str, tuple[str, float]] = {}
+    """Instance type -> GPU and how many of it."""
+    problem: str = ""
+    """One line for people: what failed and what to do about it. Empty: none."""
 
 
 class Held(Frozen):

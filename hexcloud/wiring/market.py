@@ -43,13 +43,22 @@ def _experience() -> "Experience":
 
 
 def refresh_prices(question: "PriceQuestion") -> "Iterator[PartReport]":
-    """Ask, judge and keep; yield a report per region. Raises ConfigError, MarketError and StoreError."""
+    """Ask, judge and keep; yield a report per region. Raises ConfigError, MarketError and StoreError.
+
+    For a question with past days, a source that answered and remembers them is asked for these too: a report more.
+    """
     from hexcloud.adapters.markets.sources import price_sources
-    from hexcloud.controller.refresh import refresh
+    from hexcloud.controller.refresh import recall, refresh
+    from hexcloud.ports import PastSource
 
     sources, facts, prices = price_sources(question), price_facts(), open_prices()
     for source in sources:
-        yield from refresh(source, prices, facts)
+        answered = False
+        for report in refresh(source, prices, facts):
+            answered = answered or not report.problem
+            yield report
+        if answered and question.past_days is not None and isinstance(source, PastSource):
+            yield from recall(source, prices, facts, question.past_days)
 
 
 def price_facts() -> "Facts":

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,77 @@ def test_a_report_is_one_line() -> None:
     bad = PartReport(source="aws", cloud="aws", region="r", problem="it failed", good_s=100.0)
     assert line(bad, 100.0 + 7200) == "aws aws/r: it failed; kept prices of 2 h ago"
     assert line(bad.model_copy(update={"good_s": None}), 0.0).endswith("nothing was known before")
+    past = good.model_copy(update={"past": True, "outcomes": {Outcome.ACCEPT: 2, Outcome.REJECT: 1}})
+    assert line(past, 0.0) == "aws aws/r: 3 past prices (2 accept, 1 reject), 2 older than known"
+    assert line(bad.model_copy(update={"past": True}), 0.0) == "aws aws/r: it failed; no past prices added"
+
+
+REFRESH = ("catalog", "refresh", "--cloud", "aws", "--region", "us-east-1")
+
+
+def past_of(cli: Cli, offer: str) -> list[float]:
+    (track,) = json.loads(cli("catalog", "history", offer, "--json").out)["tracks"]
+    return [change["usd_per_hour"] for change in track["changes"]]
+
+
+def spot_prices(*day_and_price: tuple[float, float]) -> list[list[Any]]:
+    """What AWS says of one zone: a price since so many days ago."""
+    now = datetime.now(UTC)
+    return [
+        ["p5.48xlarge", "us-east-1a", (now - timedelta(days=day)).isoformat(), price] for day, price in day_and_price
+    ]
+
+
+def test_with_history_the_past_that_aws_keeps_can_be_shown_after_the_first_refresh(cli: Cli, moto: Any) -> None:
+    prices = spot_prices((60, 17.0), (40, 18.0), (20, 19.5), (12, 99.0), (8, 19.0), (3, 21.0))
+    moto.tell(spot_prices={"us-east-1": prices})
+    said = cli(*REFRESH, "--history", "30d")
+    assert said.code == 0, said.err
+    assert "aws aws/us-east-1: 5 past prices (4 accept, 1 reject), 4 older than known" in said.out
+    assert said.out.splitlines()[-1].endswith("4 past prices kept")
+    assert past_of(cli, f"{P5}/spot") == [18.0, 19.5, 19.0, 21.0], "99 USD is over the price on demand"
+    plain = cli("catalog", "history", f"{P5}/spot")
+    assert "+8.3%" in plain.out and "▁" in plain.out and "█" in plain.out
+    _, past = json.loads(cli(*REFRESH, "--history", "30d", "--json").out)
+    assert (past["past"], past["changes"], past["outcomes"]["reject"]) == (True, 0, 1)
+    cli(*REFRESH, "--history", "90d")
+    assert past_of(cli, f"{P5}/spot") == [17.0, 18.0, 19.5, 19.0, 21.0], "a longer past adds what is older still"
+
+
+def test_without_history_only_the_prices_of_now_are_kept(cli: Cli, moto: Any) -> None:
+    moto.tell(spot_prices={"us-east-1": spot_prices((20, 19.0), (3, 21.0))})
+    assert "past" not in cli(*REFRESH).out
+    assert past_of(cli, f"{P5}/spot") == [21.0]
+
+
+def test_a_region_whose_past_fails_is_one_line_and_stops_no_other(cli: Cli, moto: Any) -> None:
+    assert cli("catalog", "refresh", "--cloud", "aws", "--region", "us-*").code == 0
+    moto.tell(faults=[{"region": "us-west-2", "service": "ec2", "do": "throttle"}])
+    said = cli("catalog", "refresh", "--cloud", "aws", "--region", "us-*", "--history", "7d")
+    assert said.code == 1
+    told = [told for told in said.out.splitlines() if "no past prices added" in told]
+    assert len(told) == 1 and told[0].startswith("AWS us-west-2") and "throttled" in told[0]
+    assert "aws aws/us-east-1: " in said.out and "past prices (" in said.out
+
+
+def test_a_source_that_gives_no_answer_is_not_asked_for_its_past(cli: Cli, moto: Any) -> None:
+    moto.tell(faults=[{"do": "expired"}])
+    said = cli(*REFRESH, "--history", "7d")
+    assert said.code == 1
+    assert sum("expired" in told for told in said.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--cloud", "gcp", "--history", "30d"), "gcp keeps no past prices"),
+        (("--cloud", "aws", "--history", "91d"), "aws keeps 90 days"),
+        (("--from", "sky", "--history", "30d"), "hold no past prices"),
+        (("--cloud", "aws", "--history", "soon"), "--history: 'soon' is not an interval"),
+    ],
+)
+def test_a_past_that_nobody_keeps_is_wrong_input(cli: Cli, moto: Any, options: tuple[str, ...], says: str) -> None:
+    said = cli("catalog", "refresh", *options)
+    assert said.code == 2
+    assert says in said.err
+    assert moto.calls() == []

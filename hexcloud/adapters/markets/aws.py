@@ -1,7 +1,9 @@
-"""AwsMarket: prices, machines and limits from AWS's own interfaces, region by region. Implements PriceSource."""
+"""AwsMarket: prices, machines and limits from AWS's own interfaces, region by region.
+
+Implements PriceSource and PastSource.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sized
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TypeVar
@@ -12,6 +14,8 @@ from hexcloud.adapters.clouds.aws_answers import Machine, SpotPrice
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
 from hexcloud.adapters.markets.aws_part import AWS, Said, currency_of, part_of
 from hexcloud.adapters.markets.threads import each
+from hexcloud.domain.offer import Tenure, offer_id
+from hexcloud.domain.prices import PastPart, PastPrice
 from hexcloud.domain.row import Part
 
 WORKERS = 8
@@ -22,16 +26,6 @@ KEPT_DAYS = 90
 """AWS keeps spot prices for so long."""
 T = TypeVar("T")
 Found = TypeVar("Found", bound=Sized)
-
-
-@dataclass(frozen=True)
-class SpotHistory:
-    """The spot prices of one region over some days, oldest first; with a problem, none."""
-
-    region: str
-    currency: str
-    prices: tuple[SpotPrice, ...] = ()
-    problem: str = ""
 
 
 class AwsMarket:
@@ -54,13 +48,14 @@ class AwsMarket:
         """Yield the Part of each region as it arrives; one for region `*` when no region can be asked at all."""
         yield from self._over_regions(self._part, self._failed)
 
-    def history(self, days: float = KEPT_DAYS) -> Iterator[SpotHistory]:
+    @property
+    def kept_days(self) -> float:
+        """Return how many days of spot prices AWS keeps."""
+        return KEPT_DAYS
+
+    def past(self, days: float) -> Iterator[PastPart]:
         """Yield each region's spot prices of the last days (at most 90), as it arrives. Never raises, as `fetch`."""
-
-        def read(region: AwsRegion) -> SpotHistory:
-            return self._spot_history(region, min(days, KEPT_DAYS))
-
-        yield from self._over_regions(read, lambda name, why: SpotHistory(name, currency_of(name), problem=why))
+        yield from self._over_regions(lambda region: self._past(region, min(days, KEPT_DAYS)), self._past_failed)
 
     def _over_regions(self, read: Callable[[AwsRegion], T], failed: Callable[[str, str], T]) -> Iterator[T]:
         account = AwsAccount(self._patience)
@@ -109,24 +104,34 @@ class AwsMarket:
     def _failed(self, region: str, problem: str) -> Part:
         return Part(source=AWS.name, cloud="aws", region=region, as_of=self._now(), problem=problem)
 
-    def _spot_history(self, region: AwsRegion, days: float) -> SpotHistory:
-        since = self._now() - timedelta(days=days)
+    def _past(self, region: AwsRegion, days: float) -> PastPart:
+        nothing = self._past_failed(region.name, "")
         zone_ids = some(answers.zones(region.zones()), region, "DescribeAvailabilityZones")
-        prices = _spot(region, _machines(region), zone_ids, since)
-        ordered = sorted(prices, key=lambda price: (price.at_s, price.instance_type, price.zone))
-        return SpotHistory(region.name, currency_of(region.name), tuple(ordered))
+        if not _offerings(region):
+            return nothing
+        machines = _machines(region)
+        spot = _spot(region, machines, zone_ids, nothing.as_of - timedelta(days=days))
+        prices = tuple(_past_price(region.name, price) for price in spot if price.instance_type in machines)
+        gpus = {name: (machine.gpu, machine.gpu_count) for name, machine in machines.items()}
+        return nothing.model_copy(update={"prices": prices, "gpus": gpus})
+
+    def _past_failed(self, region: str, problem: str) -> PastPart:
+        return PastPart(
+            source=AWS.name,
+            cloud="aws",
+            region=region,
+            as_of=self._now(),
+            currency=currency_of(region),
+            problem=problem,
+        )
 
 
 def ask(region: AwsRegion, now: datetime) -> Said:
-    """Ask a region for all there is to know. Raises AwsError when a part of it fails or is empty: half is no answer.
-
-    A region without accelerators is told from an empty answer by machines that every region has.
-    """
+    """Ask a region for all there is to know. Raises AwsError when a part of it fails or is empty: half is no answer."""
     zone_ids = some(answers.zones(region.zones()), region, "DescribeAvailabilityZones")
     limits = some(answers.limits(region.quotas()), region, "ListServiceQuotas")
-    offerings = answers.offerings(region.offerings())
+    offerings = _offerings(region)
     if not offerings:
-        some(region.offerings(EVERYWHERE), region, "DescribeInstanceTypeOfferings")
         return Said(region=region.name, zone_ids=zone_ids, limits=limits)
     machines = _machines(region)
     spot = _spot(region, machines, zone_ids, now)
@@ -149,6 +154,19 @@ def some(found: Found, region: AwsRegion, operation: str) -> Found:
         said = "the answer is empty; the last prices stand. Try again, or leave the region out"
         raise AwsError(f"{region.name}, {operation}", said, Why.EMPTY)
     return found
+
+
+def _offerings(region: AwsRegion) -> frozenset[tuple[str, str]]:
+    """Return (instance type, zone id) of the accelerators; none only in a region that is known to have others."""
+    offerings = answers.offerings(region.offerings())
+    if not offerings:
+        some(region.offerings(EVERYWHERE), region, "DescribeInstanceTypeOfferings")
+    return offerings
+
+
+def _past_price(region: str, price: SpotPrice) -> PastPrice:
+    name = offer_id("aws", region, price.zone, price.instance_type, Tenure.SPOT)
+    return PastPrice(name, price.at_s, price.price)
 
 
 def _machines(region: AwsRegion) -> dict[str, Machine]:

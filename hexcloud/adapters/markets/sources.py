@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hexcloud.adapters.files import suggest
 from hexcloud.domain.errors import ConfigError
-from hexcloud.ports import PriceSource
+from hexcloud.ports import PastSource, PriceSource
 
 LIVE_CLOUDS = ("aws", "gcp")
 """Clouds whose own API is read."""
@@ -25,11 +25,16 @@ class PriceQuestion:
     """SkyPilot's catalog files, instead of the clouds."""
     as_of: datetime | None = None
     """When the files' prices were true; None: their time of change."""
+    past_days: float | None = None
+    """How far back to ask for earlier prices too; None: not at all."""
 
 
 def price_sources(question: PriceQuestion) -> tuple[PriceSource, ...]:
-    """Return the sources to ask, one after the other. Raises ConfigError for a cloud that nobody can ask."""
+    """Return the sources to ask, one after the other. Raises ConfigError for what nobody can answer."""
     if question.folder is not None:
+        if question.past_days is not None:
+            shown = "a recording is shown by `hexcloud catalog history OFFER --from PATH`"
+            raise ConfigError(f"--history: SkyPilot's catalog files hold no past prices; leave out --from ({shown})")
         from hexcloud.adapters.markets.skypilot import SkyPilotMarket
 
         return (SkyPilotMarket(question.folder, question.as_of, question.clouds),)
@@ -37,7 +42,22 @@ def price_sources(question: PriceQuestion) -> tuple[PriceSource, ...]:
         if cloud not in LIVE_CLOUDS:
             other = "other clouds come from SkyPilot's catalog files: --from ~/.sky/catalogs/v8"
             raise ConfigError(f"cloud {cloud!r} has no live source{suggest(cloud, LIVE_CLOUDS)}; {other}")
-    return tuple(_live(cloud, question.regions) for cloud in question.clouds or LIVE_CLOUDS)
+    sources = {cloud: _live(cloud, question.regions) for cloud in question.clouds or LIVE_CLOUDS}
+    for cloud, source in sources.items():
+        _check_past(question, cloud, source)
+    return tuple(sources.values())
+
+
+def _check_past(question: PriceQuestion, cloud: str, source: PriceSource) -> None:
+    """Refuse days that a source does not keep, and any of a cloud that was named and keeps none."""
+    days = question.past_days
+    if days is None:
+        return
+    if isinstance(source, PastSource):
+        if days > source.kept_days:
+            raise ConfigError(f"--history {days:g}d: {cloud} keeps {source.kept_days:g} days; ask for no more")
+    elif cloud in question.clouds:
+        raise ConfigError(f"--history: {cloud} keeps no past prices; leave out --cloud {cloud} or --history")
 
 
 def _live(cloud: str, regions: tuple[str, ...]) -> PriceSource:

@@ -1,5 +1,7 @@
 """SqlitePrices: the memory of prices, in the same file as the runs. Every call is one transaction."""
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,18 @@ class SqlitePrices:
             _replace_quotas(connection, part)
             _note_refresh(connection, part, rows=len(believed))
             return len(changed) + len(gone)
+
+    def save_past(self, changes: tuple[PriceChange, ...]) -> int:
+        """Keep changes older than any known of their source and offer; return how many were. Raises StoreError.
+
+        Twice the same adds nothing. Where the newest of them has the price of the oldest known change, that one is
+        dated back instead: it is one price.
+        """
+        offers: dict[tuple[str, OfferId], list[PriceChange]] = defaultdict(list)
+        for change in changes:
+            offers[change.source, change.offer_id].append(change)
+        with writing(self._engine) as connection:
+            return sum(_add_past(connection, whose, past) for whose, past in offers.items())
 
     def current(self) -> tuple[Belief, ...]:
         """Return the last believed row of every (source, offer) still listed."""
@@ -168,6 +182,23 @@ def _add_changes(connection: Connection, part: Part, changed: list[Belief], gone
         connection.execute(insert(PRICE_CHANGES), rows)
 
 
+def _add_past(connection: Connection, whose: tuple[str, OfferId], past: list[PriceChange]) -> int:
+    source, offer_id = whose
+    mine = and_(PRICE_CHANGES.c.source == source, PRICE_CHANGES.c.offer_id == offer_id)
+    query = select(PRICE_CHANGES).where(mine).order_by(PRICE_CHANGES.c.at_s, PRICE_CHANGES.c.number).limit(1)
+    oldest = connection.execute(query).mappings().first()
+    known_s = oldest["at_s"] if oldest else math.inf
+    older = sorted((change for change in past if change.at_s < known_s), key=lambda change: change.at_s)
+    added = [{**change.model_dump(), "confirmed_s": min(change.confirmed_s, known_s)} for change in older]
+    if added and oldest and all(added[-1][name] == oldest[name] for name in ("list_price", "currency")):
+        back = added.pop()["at_s"]
+        ours = PRICE_CHANGES.c.number == oldest["number"]
+        connection.execute(update(PRICE_CHANGES).where(ours).values(at_s=back))
+    if added:
+        connection.execute(insert(PRICE_CHANGES), added)
+    return len(older)
+
+
 def _confirm(connection: Connection, part: Part, unchanged: Iterable[OfferId], at_s: float) -> None:
     """The newest change of each unchanged offer is true for longer."""
     wanted = set(unchanged)
@@ -178,7 +209,8 @@ def _confirm(connection: Connection, part: Part, unchanged: Iterable[OfferId], a
     query = select(PRICE_CHANGES.c.offer_id, PRICE_CHANGES.c.number).where(
         ours, PRICE_CHANGES.c.offer_id.startswith(f"{part.cloud}/{part.region}/", autoescape=True)
     )
-    for offer_id, number in connection.execute(query.order_by(PRICE_CHANGES.c.number)):
+    in_time = (PRICE_CHANGES.c.at_s, PRICE_CHANGES.c.number)  # a past may be kept after what came later
+    for offer_id, number in connection.execute(query.order_by(*in_time)):
         newest[offer_id] = number
     numbers = [newest[offer_id] for offer_id in sorted(wanted) if offer_id in newest]
     for begin in range(0, len(numbers), 500):

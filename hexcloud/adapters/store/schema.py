@@ -99,7 +99,8 @@ PRICE_CHANGES = Table(
     Column("usd_per_hour", Float),
     Index("price_changes_by_offer", "offer_id", "source", "number"),
 )
-"""Never changed but for `confirmed_s` of the newest row. No price: the source no longer lists the offer."""
+"""No price: the source no longer lists the offer. Never changed but for `confirmed_s` of an offer's newest row, and
+`at_s` of its oldest when a source remembers that it had this price before."""
 
 DOUBTS = Table(
     "doubts",

@@ -61,9 +61,40 @@ def test_the_newest_of_a_spot_history_over_many_pages_counts(moto: Any) -> None:
     moto.tell(spot_prices={"us-east-1": prices}, page_size=3)
     part = fetch(("us-east-1",))["us-east-1"]
     assert [row.price for row in part.rows if row.tenure == "spot"] == [29.0]
-    (history,) = AwsMarket(("us-east-1",), lambda: NOW, QUICK).history(days=7)
-    assert [price.price for price in history.prices] == [price for _, price in steps]
-    assert (history.currency, history.problem) == ("USD", "")
+    (past,) = AwsMarket(("us-east-1",), lambda: NOW, QUICK).past(days=7)
+    assert [(price.at_s, price.list_price) for price in sorted(past.prices, key=lambda price: price.at_s)] == [
+        (at.timestamp(), price) for at, price in steps
+    ]
+    assert {price.offer_id for price in past.prices} == {"aws/us-east-1/use1-az6/p5.48xlarge/spot"}
+    assert (past.currency, past.as_of, past.problem) == ("USD", NOW, "")
+    assert past.gpus["p5.48xlarge"] == ("H100", 8)
+
+
+def test_of_the_past_only_the_days_asked_for_are_read_and_at_most_those_that_aws_keeps(moto: Any) -> None:
+    days_ago = (100, 95, 60, 5)
+    prices = [["p5.48xlarge", "us-east-1a", (NOW - timedelta(days=ago)).isoformat(), float(ago)] for ago in days_ago]
+    moto.tell(spot_prices={"us-east-1": prices})
+    market = AwsMarket(("us-east-1",), lambda: NOW, QUICK)
+    read = {days: next(iter(market.past(days))).prices for days in (1.0, 30.0, 1000.0)}
+    assert {days: sorted(price.list_price for price in past) for days, past in read.items()} == {
+        1.0: [5.0],
+        30.0: [5.0, 60.0],
+        1000.0: [5.0, 60.0, 95.0],
+    }, "the first is the price in force when the time asked for begins"
+
+
+def test_a_region_whose_past_cannot_be_read_leaves_the_other_alone(moto: Any) -> None:
+    moto.tell(faults=[{"region": "us-west-2", "action": "DescribeSpotPriceHistory", "do": "throttle"}])
+    pasts = {past.region: past for past in AwsMarket(TWO, lambda: NOW, QUICK).past(30)}
+    assert pasts["us-west-2"].problem.startswith("AWS us-west-2, DescribeSpotPriceHistory: throttled")
+    assert pasts["us-west-2"].prices == ()
+    assert pasts["us-east-1"].problem == "" and pasts["us-east-1"].prices
+
+
+def test_a_region_without_accelerators_has_no_past_and_no_problem(moto: Any) -> None:
+    moto.tell(offerings={"us-east-1": {"use1-az1": ["m5.large"]}})
+    (past,) = AwsMarket(("us-east-1",), lambda: NOW, QUICK).past(30)
+    assert (past.problem, past.prices) == ("", ())
 
 
 def test_machines_that_run_are_taken_off_the_limits(moto: Any) -> None:
@@ -146,8 +177,8 @@ def test_absent_credentials_are_said_once_without_a_call(moto: Any, monkeypatch:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert "aws configure" in fetch(None)["*"].problem
-    (history,) = AwsMarket(None, lambda: NOW, QUICK).history()
-    assert history.region == "*" and "aws configure" in history.problem
+    (past,) = AwsMarket(None, lambda: NOW, QUICK).past(30)
+    assert past.region == "*" and "aws configure" in past.problem
     assert moto.calls() == []
 
 

@@ -28,5 +28,22 @@ def test_a_cloud_that_nobody_can_ask_is_wrong_input() -> None:
         price_sources(PriceQuestion(clouds=("azure",)))
 
 
+def test_days_before_are_asked_of_clouds_that_keep_them() -> None:
+    assert [type(source) for source in price_sources(PriceQuestion(past_days=90))] == [AwsMarket, GcpMarket]
+
+
+@pytest.mark.parametrize(
+    ("question", "says"),
+    [
+        (PriceQuestion(clouds=("aws",), past_days=120), "--history 120d: aws keeps 90 days"),
+        (PriceQuestion(clouds=("aws", "gcp"), past_days=30), "gcp keeps no past prices; leave out --cloud gcp"),
+        (PriceQuestion(folder=Path("sky"), past_days=30), "files hold no past prices; leave out --from"),
+    ],
+)
+def test_days_before_that_nobody_keeps_are_wrong_input(question: PriceQuestion, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        price_sources(question)
+
+
 def test_now_is_the_real_moment_in_utc() -> None:
     assert abs((now() - datetime.now(UTC)).total_seconds()) < 60
