@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # One foreign library, one home: where each may be imported. Prefixes of paths below hexcloud/.
 HOMES = {
     "highspy": ("planner/milp.py",),
-    "networkx": ("planner/partition.py",),
+    "networkx": ("planner/links.py",),
     "apscheduler": ("adapters/timer.py",),
     "sqlalchemy": ("adapters/store/",),
     "yaml": ("adapters/files.py",),
