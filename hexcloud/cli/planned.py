@@ -163,7 +163,7 @@ def _machines(planned: Planned) -> "RenderableType":
 def _sums(planned: Planned) -> str:
     allocation, forecast = planned.result.plan.allocation, planned.result.plan.forecast
     parts = (
-        f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour:.2f}, "
+        f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour + 0.0:.2f}, "
         f"one-off {allocation.one_off_usd_per_hour:.2f}"
     )
     bound = allocation.proof.lower_bound_usd_per_hour

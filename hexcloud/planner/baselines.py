@@ -13,12 +13,15 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.greedy import greedy_columns
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.search import cheapest
 from hexcloud.planner.words import rule_in_words
 
+GREEDY = "greedy dollars per sample"
+ON_DEMAND = "on-demand only"
 DEAREST = 3.0
 """A buyer who pays over so many times the plan's price: the exact figure tells nobody anything and takes longest."""
 
@@ -28,7 +31,8 @@ def baselines(
 ) -> tuple[BaselineRow, ...]:
     """Return what buyers with fewer choices pay per hour, cheapest first, then those who cannot.
 
-    One GPU type on-demand (every type), one GPU type in any tenure (the best), on-demand of all types, one cloud. Every
+    One GPU type on-demand (every type), one GPU type in any tenure (the best), on-demand of all types, one cloud, and
+    the picks of who takes the best dollars per sample (`greedy`), of which the model then needs as few as it can. Every
     buyer has the same job, target and wishes but not the policy's cap on the price: a baseline over the cap is still a
     price. Prices are the MILP's objective, like `Allocation.usd_per_hour`: rent, egress, start-up spread over the
     horizon, risk. Where `plan` is given, buyers make what it makes and are not priced over DEAREST times its price;
@@ -36,9 +40,10 @@ def baselines(
     """
     shop = _shop(market, workload, policy, plan)
     on_demand = shop.only(lambda offer: offer.tenure is Tenure.ON_DEMAND)
-    rows = [on_demand.row("on-demand only")]
+    rows = [on_demand.row(ON_DEMAND)]
     rows += [on_demand.of_gpu(gpu).row(f"only {gpu}, on-demand") for gpu in shop.values(lambda offer: offer.gpu)]
     rows += [shop.of_cloud(cloud).row(f"only {cloud}") for cloud in shop.values(lambda offer: offer.cloud)]
+    rows.append(shop.greedy().row(GREEDY))
     best = shop.best_single_type()
     rows += [] if best is None else [best]
     return tuple(sorted(rows, key=lambda row: (row.usd_per_hour is None, row.usd_per_hour or 0.0, row.name)))
@@ -71,6 +76,12 @@ class _Shop:
     def of_cloud(self, cloud: str) -> "_Shop":
         """Return the shop of a buyer who stays in one cloud."""
         return self.only(lambda offer: offer.cloud == cloud)
+
+    def greedy(self) -> "_Shop":
+        """Return the shop of a buyer who takes the best dollars per sample, one machine after the other."""
+        return _Shop(
+            replace(self.problem, columns=greedy_columns(self.problem, self.samples_per_s)), self.samples_per_s
+        )
 
     def row(self, name: str) -> BaselineRow:
         """Return the buyer's price, or the rules that leave none."""
