@@ -107,7 +107,7 @@ def ask_many(market: Market, wanted: int) -> tuple[list[Answer], int]:
 
 
 def show(answers: list[Answer]) -> dict[str, dict[str, float]]:
-    """Print how often each kind of buyer can do the job within DEAREST times the plan's price, and the plan's saving."""
+    """Print how many can do the job within DEAREST times the plan's price, and how much more they pay."""
     savings: dict[str, list[float]] = defaultdict(list)
     for found in answers:
         for kind, usd in found.buyers.items():

@@ -12,6 +12,8 @@ _GAP = 1e-4
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 
+_MOST_STEPS = 8
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -21,7 +23,7 @@ class Entry:
     extra_usd_per_hour: float
     """How much more it costs today than the best plan."""
     enters_at_usd_per_hour: float | None
-    """Price of one machine at which a plan with it costs no more; None when not even an almost free one would do."""
+    """Price of one machine at which a plan with it is proven to cost no more; None when no price above 0 would do."""
 
 
 def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> Entry | None:
@@ -31,7 +33,7 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     best = cheapest(free, samples_per_s, _GAP)
     if best is None:
         return None
-    offer_id = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.solution.objective)
+    offer_id = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.bound)
     if offer_id is None:
         return None
     forced = replace(free, require=frozenset([offer_id]))
@@ -39,11 +41,24 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     if found is None:
         return None
     extra = max(0.0, found.solution.objective - best.solution.objective)
-    enters_at = _worth(found, best.solution.objective)
-    if enters_at <= 0:
-        given = cheapest(_almost_free(forced), samples_per_s, _GAP)
-        enters_at = 0.0 if given is None else _worth(given, best.solution.objective)
-    return Entry(offer_id, extra, enters_at if enters_at > 0 else None)
+    return Entry(offer_id, extra, _entry_price(forced, samples_per_s, _worth(found, best.bound), best.bound))
+
+
+def _entry_price(forced: Problem, samples_per_s: float, guess: float, budget_usd_per_hour: float) -> float | None:
+    """Return the highest price of the required offer at which a plan with it costs the budget, from a first guess.
+
+    The price of the cheapest plan with it rises with its own, ever more slowly, as other plans take over that hold less
+    of it. So Newton's steps come from below: solve at the price just found until it no longer rises.
+    """
+    today = next(offer.usd_per_hour for offer in forced.market.offers if offer.id in forced.require)
+    price = max(guess, 0.0)
+    for _ in range(_MOST_STEPS):
+        found = cheapest(_at_price(forced, max(price, today * ALMOST_FREE)), samples_per_s, _GAP)
+        raised = 0.0 if found is None else _worth(found, budget_usd_per_hour)
+        if raised <= price * (1 + _GAP):
+            break
+        price = raised
+    return price or None
 
 
 def _nearest(forced: Problem, samples_per_s: float, budget_usd_per_hour: float) -> OfferId | None:
@@ -65,10 +80,18 @@ def _is_of_one_type(found: Found) -> bool:
 
 
 def _worth(found: Found, budget_usd_per_hour: float) -> float:
-    """Return the mean price of the required machines at which the plan would cost the budget, USD/h."""
-    held, offers = _held(found), found.rules.problem.offers
-    paid = sum(offers[name].usd_per_hour * count for name, count in held.items())
-    return (paid + budget_usd_per_hour - found.solution.objective) / sum(held.values())
+    """Return the mean price of the required machines at which the plan would cost the budget, USD/h.
+
+    A dollar of rent costs more than a dollar: start-up is paid too, and a spot gang's expected loss is a share of rent.
+    """
+    held, problem = _held(found), found.rules.problem
+    offers = {name: problem.offers[name] for name in held}
+    machines = sum(held.values())
+    paid = sum(offers[name].usd_per_hour * count for name, count in held.items()) / machines
+    starts = sum(problem.new_machine_usd_per_hour(offers[name]) * count for name, count in held.items()) / machines
+    rent, risk = (bill.usd_per_hour(found.solution) for bill in (found.rules.rent, found.rules.risk))
+    usd_per_usd = 1.0 + risk / rent + starts / paid
+    return paid + (budget_usd_per_hour - found.solution.objective) / (machines * usd_per_usd)
 
 
 def _almost_free(problem: Problem) -> Problem:
@@ -77,6 +100,15 @@ def _almost_free(problem: Problem) -> Problem:
         offer.model_copy(update={"usd_per_hour": offer.usd_per_hour * ALMOST_FREE})
         if offer.id in problem.require
         else offer
+        for offer in problem.market.offers
+    )
+    return replace(problem, market=problem.market.model_copy(update={"offers": offers}))
+
+
+def _at_price(problem: Problem, usd_per_hour: float) -> Problem:
+    """Return the problem with the required offer at another price."""
+    offers = tuple(
+        offer.model_copy(update={"usd_per_hour": usd_per_hour}) if offer.id in problem.require else offer
         for offer in problem.market.offers
     )
     return replace(problem, market=problem.market.model_copy(update={"offers": offers}))

@@ -94,7 +94,6 @@ def why_not(
 
 def matching_offers(pattern: str, market: Market) -> list[Offer]:
     """Return the offers whose id, instance type or GPU matches a name or glob, cheapest first."""
-    """Return the offers whose id or instance type matches, cheapest first."""
     wanted = pattern.lower()
     found = [
         offer

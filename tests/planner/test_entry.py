@@ -1,6 +1,8 @@
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -10,7 +12,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.entry import entry
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import cheapest
+from hexcloud.planner.search import Found, cheapest
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -53,3 +55,55 @@ def test_what_no_plan_can_hold_has_no_entry(
     market = make_market(make_offer("big8", 20.0), lone)
     strict = policy.model_copy(update={"max_pools": 1})
     assert entry(problem_of(market, workload, strict), [lone.id], 5.0) is None
+
+
+def held(found: Found) -> set[OfferId]:
+    rollout = {column.offer_id for column, machines in found.rules.rollout if found.solution.count(machines)}
+    return rollout | {gang.offer_id for gang, chosen in found.rules.gangs if found.solution.count(chosen)}
+
+
+A_CENT = 0.01
+"""Of less, a thousandth is below the solver's tolerance."""
+PRICES = st.lists(st.floats(0.5, 30.0), min_size=7, max_size=7)
+
+
+@given(prices=PRICES, survival=st.sampled_from([0.0, 0.5]), target=st.floats(3.0, 20.0), spot_trainer=st.booleans())
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_machine_that_is_granted_its_price_comes_in(
+    make_offer: MakeOffer,
+    make_market: MakeMarket,
+    workload: Workload,
+    prices: list[float],
+    survival: float,
+    target: float,
+    spot_trainer: bool,
+) -> None:
+    kinds = [
+        ("big8", "a"),
+        ("big8", "b"),
+        ("big1", "a"),
+        ("lean8", "a"),
+        ("lean8", "b"),
+        ("lean1", "a"),
+        ("lean1", "b"),
+    ]
+    tenures = [Tenure.ON_DEMAND, Tenure.SPOT]
+    offers = [
+        make_offer(kind, usd, zone=zone, tenure=tenures[index % 2])
+        for index, ((kind, zone), usd) in enumerate(zip(kinds, prices, strict=True))
+    ]
+    policy = Policy(target_samples_per_s=target, survival_share=survival, spot_trainer=spot_trainer)
+    problem = problem_of(make_market(*offers), workload, policy)
+    best = cheapest(problem, target, 0.0)
+    for offer in (one for one in offers if best and one.id not in held(best)):
+        found = entry(problem, [offer.id], target)
+        if found is None or (found.enters_at_usd_per_hour or 0.0) < A_CENT:
+            continue
+        others = [one for one in offers if one.id != offer.id]
+        without = cheapest(problem_of(make_market(*others), workload, policy), target, 0.0)
+        enters_at = found.enters_at_usd_per_hour or 0.0
+        for price, is_in in ((enters_at * 0.999, True), (enters_at * 1.01 + 0.01, False)):
+            granted = make_market(*others, offer.model_copy(update={"usd_per_hour": price}))
+            there = cheapest(problem_of(granted, workload, policy), target, 0.0)
+            assert there is not None and without is not None
+            assert (there.solution.objective < without.solution.objective * (1 - 1e-9)) == is_in
