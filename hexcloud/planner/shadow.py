@@ -6,11 +6,16 @@ Duals of the relaxed model would be wrong here: machines are whole, so a looser 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Allocation, Columns
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
+from hexcloud.planner.screen import screen
 from hexcloud.planner.search import cheapest
 from hexcloud.planner.words import rule_in_words
 
@@ -40,6 +45,13 @@ class _Looser:
     change: str
     problem: Problem
     samples_per_s: float
+
+
+def rule_prices(market: Market, workload: Workload, policy: Policy, allocation: Allocation) -> tuple[ShadowPrice, ...]:
+    """Return the price of every rule that binds a plan which was made from these, with nothing rented yet."""
+    fleet = FleetState()
+    columns, _ = build_columns(screen(market, workload, policy, fleet).offers, market, workload, policy)
+    return shadow_prices(Problem(columns, market, workload, policy, fleet), allocation)
 
 
 def shadow_prices(problem: Problem, allocation: Allocation) -> tuple[ShadowPrice, ...]:

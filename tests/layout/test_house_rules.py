@@ -16,6 +16,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HOMES = {
     "highspy": ("planner/milp.py",),
     "networkx": ("planner/links.py",),
+    "matplotlib": ("cli/chart.py",),
     "apscheduler": ("adapters/timer.py",),
     "sqlalchemy": ("adapters/store/",),
     "yaml": ("adapters/files.py",),
@@ -43,7 +44,7 @@ IMPURE_MODULES = {
 }
 # Shields file descriptor 1 from the solver's banner.
 IMPURE_ALLOWED = {("planner/milp.py", "os")}
-HEAVY = {"torch", "sky", "boto3", "google.cloud", "sglang", "highspy", "sqlalchemy", "networkx"}
+HEAVY = {"torch", "sky", "boto3", "google.cloud", "sglang", "highspy", "sqlalchemy", "networkx", "matplotlib"}
 BANNED_NAMES = {"utils", "common", "helpers", "base", "manager"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
