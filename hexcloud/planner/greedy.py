@@ -7,8 +7,10 @@ is ever taken back, and nothing looks at egress: that is what the MILP is better
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from hexcloud.domain.offer import OfferId, Tenure
+from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Columns, RolloutColumn, TrainerColumn
+from hexcloud.estimate.transfer import full_bytes, transfer_s
+from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 
@@ -53,10 +55,19 @@ class _Basket:
 
     def _ranked(self) -> list[RolloutColumn]:
         """Return the columns in reach of the gang, the least USD per sample first."""
-        near = self.problem.young_enough(self.samples_per_s)
-        site = next(site for site in self.problem.sites if self.gang in site.gangs)
-        reached = self.problem.reachable(dict.fromkeys(near, 0.0), site, self.samples_per_s, INFINITY)
+        travel_s = {name: self._travel_s(offer) for name, offer in self.problem.offers.items()}
+        reached = (
+            column
+            for column in self.problem.rollout
+            if self.problem.is_young_enough(column, travel_s[column.offer_id], self.samples_per_s)
+        )
         return sorted(reached, key=lambda column: (self._usd_per_sample(column), column.offer_id, column.batch))
+
+    def _travel_s(self, offer: Offer) -> float:
+        """Return how long a version of the weights travels from the gang to an offer."""
+        source, problem = self.problem.offers[self.gang.offer_id], self.problem
+        gb_per_s = forecast_gb_per_s(source, offer, problem.market.network)
+        return transfer_s(full_bytes(problem.workload.model), gb_per_s)
 
     def _usd_per_sample(self, column: RolloutColumn) -> float:
         offer = self.problem.offers[column.offer_id]
