@@ -46,7 +46,11 @@ _GCP_HOSTS = {
 }
 _GCP_DEFAULT_HOST = "n1-standard-16"
 # What clouds outside the bundled catalog bill for traffic; general knowledge, enough for egress to count.
-_EGRESS_USD_PER_GB = {"azure": (0.0, 0.01, 0.02, 0.087), "oci": (0.0, 0.0, 0.0085, 0.0085), "ibm": (0.0, 0.0, 0.02, 0.09)}
+_EGRESS_USD_PER_GB = {
+    "azure": (0.0, 0.01, 0.02, 0.087),
+    "oci": (0.0, 0.0, 0.0085, 0.0085),
+    "ibm": (0.0, 0.0, 0.02, 0.09),
+}
 
 Line = dict[str, str]
 

@@ -12,9 +12,10 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.binding import binding_rules
 from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.fastest import fastest
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import Found, cheapest, fastest
+from hexcloud.planner.search import Found, cheapest
 from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3

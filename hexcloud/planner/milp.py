@@ -5,13 +5,14 @@ Single-threaded, fixed seed, stops on gap and node count, so the same model alwa
 
 import functools
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
 Variable = NewType("Variable", int)
 Term = tuple[Variable, float]
@@ -20,6 +21,8 @@ INFINITY = float("inf")
 BINDING_TOLERANCE = 1e-6
 """A row counts as binding when it is this close to its limit, relative to the limit's size."""
 _CAP_TOLERANCE = 1e-9
+_FEASIBILITY = 1e-9
+"""How far a row may be missed: throughputs are compared to a ten-millionth."""
 _STDOUT = 1
 
 
@@ -53,8 +56,8 @@ class Solution:
     values: tuple[float, ...] = ()
     binding: tuple[str, ...] = ()
     """Names of rows at their limit."""
-    reduced_costs: tuple[float, ...] = ()
-    """Of relaxed solves: one unit of a variable that is 0 here raises the objective by at least this much."""
+    duals: Mapping[str, float] = field(default_factory=dict)
+    """Of relaxed solves: what one unit more of a named row's limit adds to the objective."""
 
     def count(self, variable: Variable) -> int:
         """Return the value of an integer variable, freed of the solver's tolerance."""
@@ -90,6 +93,10 @@ class Model:
     def upper(self, variable: Variable) -> float:
         """Return a variable's upper bound."""
         return self._upper[variable]
+
+    def fix(self, variable: Variable, value: float) -> None:
+        """Let a variable have one value only."""
+        self._lower[variable] = self._upper[variable] = value
 
     def add_cost(self, variable: Variable, cost: float) -> None:
         """Add to the objective coefficient of a variable."""
@@ -167,20 +174,18 @@ class Model:
             nodes=nodes,
             values=tuple(point.col_value),
             binding=self._binding(point.row_value),
-            reduced_costs=tuple(point.col_dual),
+            duals={} if is_mip else dict(zip(self._rows, point.row_dual, strict=True)),
         )
 
     def _binding(self, activities: Iterable[float]) -> tuple[str, ...]:
-        names = []
-        for name, lower, upper, activity in zip(self._rows, self._row_lower, self._row_upper, activities, strict=True):
-            is_equality = lower == upper
-            if name and not is_equality and (_touches(activity, lower) or _touches(activity, upper)):
-                names.append(name)
-        return tuple(names)
+        lower, upper, activity = np.array(self._row_lower), np.array(self._row_upper), np.array(activities)
+        touches = (lower != upper) & (_touches(activity, lower) | _touches(activity, upper))
+        return tuple(name for name, is_binding in zip(self._rows, touches.tolist(), strict=True) if name and is_binding)
 
 
-def _touches(activity: float, limit: float) -> bool:
-    return abs(activity - limit) <= BINDING_TOLERANCE * max(1.0, abs(limit)) if abs(limit) < INFINITY else False
+def _touches(activity: NDArray[np.float64], limit: NDArray[np.float64]) -> NDArray[np.bool_]:
+    near: NDArray[np.bool_] = np.abs(activity - limit) <= BINDING_TOLERANCE * np.maximum(1.0, np.abs(limit))
+    return near & np.isfinite(limit)
 
 
 def _status(status: highspy.HighsModelStatus) -> Status:
@@ -198,6 +203,8 @@ def _new_solver() -> highspy.Highs:
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("parallel", "off")
     solver.setOptionValue("random_seed", 0)
+    solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
+    solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("mip_allow_restart", False)  # restarts triple the time of models as small as ours
     for heuristic in _HEURISTICS:  # trees of a few dozen nodes find their own incumbents; these take three quarters
         solver.setOptionValue(heuristic, False)

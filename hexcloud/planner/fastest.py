@@ -1,0 +1,134 @@
+"""fastest: the largest throughput any plan can make, by ranges of throughput in which it is a variable.
+
+Over a range every coefficient is taken at the low end: pauses, reach and egress only get worse as throughput grows, so
+a range that has no plan has none at any throughput in it. A plan of a range is good at its low end, and stretched to
+the most it really makes it is where the next range begins.
+"""
+
+from dataclasses import replace
+
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.plan import Columns, RolloutColumn
+from hexcloud.planner.floor import rollout_floor
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.problem import Problem, Site
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+from hexcloud.planner.search import (
+    Found,
+    Ranked,
+    Trial,
+    at_site,
+    cap_usd_per_hour,
+    cheapest,
+    raised,
+    ranked_sites,
+    solved,
+)
+from hexcloud.planner.useful import Useful
+
+_LEAST_SHARE = 1e-6
+"""Of the fastest gang: slower runs are none."""
+_HALVINGS = 20
+"""Of the first bound, which only has to be of the right size."""
+_FINE = 0.05
+"""Share of the width to which it is known what a fleet makes."""
+_HAIR = 1e-9
+_TOLERANCE = 1e-8
+"""The solver takes a row for kept that is missed by less; what is planned is to be kept by every model of it."""
+
+
+def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Found | None, float]:
+    """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
+
+    `below` is a throughput known to be out of reach. The two are within the relative `width`. None when not even a
+    millionth of the fastest gang is feasible. Raises SolverStoppedError.
+    """
+    ceiling = min(below, _first_ceiling(problem))
+    least, reached, low = ceiling * _LEAST_SHARE, 0.0, ceiling / 2.0
+    while low > least and ceiling - reached > width * ceiling:
+        made = _made_in(Useful(problem, low, ceiling), width)
+        is_better = made > reached * (1.0 + width)
+        if made == 0.0:
+            ceiling = low
+        reached = max(reached, made)
+        between = (reached + ceiling) / 2.0
+        low = min(reached * (1.0 + width), between) if is_better else between
+    return (cheapest(problem, reached, width) if reached > 0 else None), ceiling
+
+
+def _first_ceiling(problem: Problem) -> float:
+    """Return a throughput that no plan exceeds: at any price per sample/s, the fastest gang and the cap end it."""
+    duty, cap = problem.duty, cap_usd_per_hour(problem)
+    gangs = [(gang.samples_per_s * duty, problem.gang_usd_per_hour(gang)) for gang in problem.gangs]
+    low, high = 0.0, max((rate for rate, _ in gangs), default=0.0)
+    for _ in range(_HALVINGS if high > 0 else 0):
+        pace = (low + high) / 2.0
+        least = _usd_per_sample_s(Useful(problem, pace)) * pace
+        is_open = any(rate >= pace and usd + least <= cap for rate, usd in gangs)
+        low, high = (pace, high) if is_open else (low, pace)
+    return high
+
+
+def _usd_per_sample_s(useful: Useful) -> float:
+    """Return the least price of rollout per sample/s at any throughput from the low end on, USD/h."""
+    near = useful.is_near
+    price = useful.problem.table.price[near] / useful.rates[near]
+    return float(price.min(initial=INFINITY))
+
+
+def _made_in(useful: Useful, width: float) -> float:
+    """Return what a good plan of a range makes, samples/s, or 0 when there is none in it: the first site with one.
+
+    Sites are tried by what they could make at most, and none that could not make the low end.
+    """
+    problem = useful.problem
+    floor = rollout_floor(useful)
+    cap = cap_usd_per_hour(problem)
+    sites = tuple(ranked_sites(useful, cap - floor.usd_per_hour))
+    trial = raised(Trial(useful, floor, tuple(sorted(sites, key=lambda row: row[0]))), cap)
+    price = _usd_per_sample_s(useful) if sites else INFINITY
+    for ranked in sorted(trial.sites, key=lambda row: -_most(useful, row, price)):
+        if trial.least + ranked[0] > cap:
+            continue
+        found = at_site(trial, ranked, width, cap)
+        if found.solution.values:
+            return _stretched(found, width)
+    return 0.0
+
+
+def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
+    """Return a throughput that no plan with the trainer at a site exceeds."""
+    problem, cap = useful.problem, cap_usd_per_hour(useful.problem)
+    return max(
+        min(gang.samples_per_s * problem.duty, (cap - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
+        for gang in ranked[2]
+    )
+
+
+def _stretched(found: Found, width: float) -> float:
+    """Return the largest throughput at which the machines of a range's plan keep every rule, samples/s."""
+    rules, solution = found.rules, found.solution
+    assert rules.pace is not None and rules.choice.source is not None  # it is a plan of a range, at a site
+    held = {column: count for column, machines in rules.rollout if (count := solution.count(machines))}
+    gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen))
+    columns = Columns(rollout=tuple(held), trainer=(gang,))
+    few = replace(rules.problem, columns=columns)
+    low, high = rules.choice.samples_per_s, solution.values[rules.pace] * (1.0 + _HAIR)
+    if _keeps_rules(few, held, rules.choice.source, high):
+        low = high
+    while high - low > width * _FINE * high:
+        pace = (low + high) / 2.0
+        low, high = (pace, high) if _keeps_rules(few, held, rules.choice.source, pace) else (low, pace)
+    return low * (1.0 - _TOLERANCE)
+
+
+def _keeps_rules(few: Problem, held: dict[RolloutColumn, int], source: Offer, samples_per_s: float) -> bool:
+    """Do these machines, and no others, keep every rule at a throughput?"""
+    useful = Useful(few, samples_per_s)
+    if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(Site(source, few.gangs)).all():
+        return False
+    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, source))
+    for column, machines in rules.rollout:
+        rules.model.fix(machines, held[column])
+    return bool(solved(rules, INFINITY).values)
