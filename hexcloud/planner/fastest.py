@@ -1,20 +1,22 @@
-"""fastest: the largest throughput any plan can make, by ranges of throughput in which it is a variable.
+"""fastest: the largest throughput any plan can make: a throughput with a plan under one without, closer and closer.
 
-Over a range every coefficient is taken at the low end: pauses, reach and egress only get worse as throughput grows, so
-a range that has no plan has none at any throughput in it. A plan of a range is good at its low end, and stretched to
-the most it really makes it is where the next range begins.
+Dearer egress, fewer columns in reach and longer pauses make everything harder as throughput grows, never easier: where
+there is no plan there is none beyond. A plan that is found is stretched to the most its machines make, and the next try
+is a little over that: when it fails, that is the proof.
 """
 
 from dataclasses import replace
 
+import numpy as np
+
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Columns, RolloutColumn
-from hexcloud.planner.floor import rollout_floor
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem, Site
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
 from hexcloud.planner.search import (
+    FEW,
     Found,
     Ranked,
     Trial,
@@ -22,8 +24,8 @@ from hexcloud.planner.search import (
     cap_usd_per_hour,
     cheapest,
     raised,
-    ranked_sites,
     solved,
+    trial_at,
 )
 from hexcloud.planner.useful import Useful
 
@@ -31,6 +33,8 @@ _LEAST_SHARE = 1e-6
 """Of the fastest gang: slower runs are none."""
 _HALVINGS = 20
 """Of the first bound, which only has to be of the right size."""
+_HOPES = 3
+"""Sites at which a fast plan of few columns is tried before all are."""
 _FINE = 0.05
 """Share of the width to which it is known what a fleet makes."""
 _HAIR = 1e-9
@@ -47,7 +51,7 @@ def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Fo
     ceiling = min(below, _first_ceiling(problem))
     least, reached, low = ceiling * _LEAST_SHARE, 0.0, ceiling / 2.0
     while low > least and ceiling - reached > width * ceiling:
-        made = _made_in(Useful(problem, low, ceiling), width)
+        made = _made_in(problem, low, ceiling, width)
         is_better = made > reached * (1.0 + width)
         if made == 0.0:
             ceiling = low
@@ -77,24 +81,37 @@ def _usd_per_sample_s(useful: Useful) -> float:
     return float(price.min(initial=INFINITY))
 
 
-def _made_in(useful: Useful, width: float) -> float:
-    """Return what a good plan of a range makes, samples/s, or 0 when there is none in it: the first site with one.
-
-    Sites are tried by what they could make at most, and none that could not make the low end.
-    """
-    problem = useful.problem
-    floor = rollout_floor(useful)
+def _made_in(problem: Problem, low: float, ceiling: float, width: float) -> float:
+    """Return what a plan between two throughputs makes, samples/s, or 0 when there is none at the low one."""
     cap = cap_usd_per_hour(problem)
-    sites = tuple(ranked_sites(useful, cap - floor.usd_per_hour))
-    trial = raised(Trial(useful, floor, tuple(sorted(sites, key=lambda row: row[0]))), cap)
-    price = _usd_per_sample_s(useful) if sites else INFINITY
-    for ranked in sorted(trial.sites, key=lambda row: -_most(useful, row, price)):
-        if trial.least + ranked[0] > cap:
-            continue
-        found = at_site(trial, ranked, width, cap)
-        if found.solution.values:
-            return _stretched(found, width)
-    return 0.0
+    trial = raised(trial_at(Useful(problem, low)), cap)
+    sites = [ranked for ranked in trial.sites if trial.least + ranked[0] <= cap]
+    if not sites:
+        return 0.0
+    price = _usd_per_sample_s(trial.useful)
+    hopes = sorted(sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
+    made = max((_stretched(found, ceiling, width) for found in tries if found.solution.values), default=0.0)
+    if made > 0:
+        return made
+    plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
+    return next((_stretched(found, ceiling, width) for found in plans if found.solution.values), 0.0)
+
+
+def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:
+    """Return a good plan at a site, if there is one of few columns: throughput is a variable, costs are at its low end.
+
+    Pauses and egress grow with throughput, so it makes a little less than it promises, but no less than the low end.
+    """
+    useful = trial.useful
+    site, gangs = ranked[1], ranked[2]
+    near = trial.floor.alive[useful.in_reach(site)[trial.floor.alive]]
+    extra = trial.floor.extra[near] + useful.egress_usd_per_hour(site)[near]
+    few = np.sort(near[np.argsort(extra, kind="stable")[:FEW]])
+    rules = build(
+        Choice(Useful(useful.problem, useful.samples_per_s, ceiling), tuple(few.tolist()), gangs, site.anchor)
+    )
+    return Found(rules, solved(rules, width), -INFINITY, 0)
 
 
 def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
@@ -106,20 +123,24 @@ def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
     )
 
 
-def _stretched(found: Found, width: float) -> float:
-    """Return the largest throughput at which the machines of a range's plan keep every rule, samples/s."""
+def _stretched(found: Found, ceiling: float, width: float) -> float:
+    """Return the largest throughput up to a ceiling at which the machines of a plan keep every rule, samples/s."""
     rules, solution = found.rules, found.solution
-    assert rules.pace is not None and rules.choice.source is not None  # it is a plan of a range, at a site
+    source = rules.choice.source
+    assert source is not None  # a plan has its trainer somewhere
     held = {column: count for column, machines in rules.rollout if (count := solution.count(machines))}
     gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen))
     columns = Columns(rollout=tuple(held), trainer=(gang,))
     few = replace(rules.problem, columns=columns)
-    low, high = rules.choice.samples_per_s, solution.values[rules.pace] * (1.0 + _HAIR)
-    if _keeps_rules(few, held, rules.choice.source, high):
+    low, high = (
+        rules.choice.samples_per_s,
+        ceiling if rules.pace is None else solution.values[rules.pace] * (1.0 + _HAIR),
+    )
+    if _keeps_rules(few, held, source, high):
         low = high
     while high - low > width * _FINE * high:
         pace = (low + high) / 2.0
-        low, high = (pace, high) if _keeps_rules(few, held, rules.choice.source, pace) else (low, pace)
+        low, high = (pace, high) if _keeps_rules(few, held, source, pace) else (low, pace)
     return low * (1.0 - _TOLERANCE)
 
 

@@ -19,8 +19,8 @@ from hexcloud.planner.useful import Useful
 NODE_LIMIT = 50_000
 """Branch-and-bound nodes per site; the bundled market needs a few dozen. A time limit would not be repeatable."""
 
-_FEW = 60
-"""Columns of the first guess."""
+FEW = 60
+"""Columns of a first guess."""
 _HAIR = 1e-9
 _FLOOR_GAP = 1e-4
 _FLOOR_NODES = 500
@@ -63,7 +63,7 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, warm: Allocatio
     `warm` is an allocation that was good before prices moved: what its columns cost today is where the search starts.
     Raises SolverStoppedError when the node limit comes before the proof.
     """
-    trial = _trial(Useful(problem, samples_per_s))
+    trial = trial_at(Useful(problem, samples_per_s))
     best = _guess(problem, trial, gap, warm)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
@@ -138,7 +138,7 @@ def _guess(problem: Problem, trial: Trial, gap: float, warm: Allocation | None) 
     if known is not None:
         return known
     alive = trial.floor.alive
-    few = alive[np.argsort(trial.floor.extra[alive], kind="stable")[:_FEW]]
+    few = alive[np.argsort(trial.floor.extra[alive], kind="stable")[:FEW]]
     return _among(trial, np.sort(few), trial.sites[0], gap)
 
 
@@ -158,13 +158,14 @@ def _among(trial: Trial, positions: Ints, ranked: Ranked, gap: float) -> Found |
     return found if found.solution.values else None
 
 
-def _trial(useful: Useful) -> Trial:
+def trial_at(useful: Useful) -> Trial:
+    """Return a throughput with its floor and the sites that can train it."""
     floor = rollout_floor(useful)
-    ranked = ranked_sites(useful, cap_usd_per_hour(useful.problem) - floor.usd_per_hour)
+    ranked = _ranked_sites(useful, cap_usd_per_hour(useful.problem) - floor.usd_per_hour)
     return Trial(useful, floor, tuple(sorted(ranked, key=lambda row: row[0])))
 
 
-def ranked_sites(useful: Useful, gang_budget: float) -> Iterable[Ranked]:
+def _ranked_sites(useful: Useful, gang_budget: float) -> Iterable[Ranked]:
     """Return sites with gangs that are fast enough and within a budget, USD/h."""
     problem = useful.problem
     if gang_budget == -INFINITY:
