@@ -11,14 +11,14 @@ import numpy as np
 
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Columns, RolloutColumn
+from hexcloud.planner.gangs import Ranked, Site
 from hexcloud.planner.milp import INFINITY
-from hexcloud.planner.problem import Problem, Site
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
 from hexcloud.planner.search import (
     FEW,
     Found,
-    Ranked,
     Trial,
     at_site,
     cap_usd_per_hour,
@@ -63,13 +63,13 @@ def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Fo
 
 def _first_ceiling(problem: Problem) -> float:
     """Return a throughput that no plan exceeds: at any price per sample/s, the fastest gang and the cap end it."""
-    duty, cap = problem.duty, cap_usd_per_hour(problem)
-    gangs = [(gang.samples_per_s * duty, problem.gang_usd_per_hour(gang)) for gang in problem.gangs]
-    low, high = 0.0, max((rate for rate, _ in gangs), default=0.0)
+    cap = cap_usd_per_hour(problem)
+    gangs = problem.gang_table
+    low, high = 0.0, float(gangs.rates.max(initial=0.0))
     for _ in range(_HALVINGS if high > 0 else 0):
         pace = (low + high) / 2.0
         least = _usd_per_sample_s(Useful(problem, pace)) * pace
-        is_open = any(rate >= pace and usd + least <= cap for rate, usd in gangs)
+        is_open = bool(np.any((gangs.rates >= pace) & (gangs.usd_per_hour + least <= cap)))
         low, high = (pace, high) if is_open else (low, pace)
     return high
 
@@ -85,7 +85,7 @@ def _made_in(problem: Problem, low: float, ceiling: float, width: float) -> floa
     """Return what a plan between two throughputs makes, samples/s, or 0 when there is none at the low one."""
     cap = cap_usd_per_hour(problem)
     trial = raised(trial_at(Useful(problem, low)), cap)
-    sites = [ranked for ranked in trial.sites if trial.least + ranked[0] <= cap]
+    sites = [ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap]
     if not sites:
         return 0.0
     price = _usd_per_sample_s(trial.useful)
@@ -104,7 +104,8 @@ def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Fo
     Pauses and egress grow with throughput, so it makes a little less than it promises, but no less than the low end.
     """
     useful = trial.useful
-    site, gangs = ranked[1], ranked[2]
+    site, problem = ranked.site, useful.problem
+    gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= useful.samples_per_s)
     near = trial.floor.alive[useful.in_reach(site)[trial.floor.alive]]
     extra = trial.floor.extra[near] + useful.egress_usd_per_hour(site)[near]
     few = np.sort(near[np.argsort(extra, kind="stable")[:FEW]])
@@ -119,7 +120,8 @@ def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
     problem, cap = useful.problem, cap_usd_per_hour(useful.problem)
     return max(
         min(gang.samples_per_s * problem.duty, (cap - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
-        for gang in ranked[2]
+        for gang in ranked.site.gangs
+        if problem.gang_usd_per_hour(gang) < cap
     )
 
 

@@ -1,4 +1,4 @@
-"""Problem: what the MILP knows, indexed once; Site: one place where the trainer could stand."""
+"""Problem: what the MILP knows, indexed once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,7 @@ from hexcloud.estimate import rollout, transfer
 from hexcloud.estimate.freshness import SERIAL_SHARE, farthest_s
 from hexcloud.estimate.risk import availability, startup_usd
 from hexcloud.planner.distance import scope_between
+from hexcloud.planner.gangs import Gangs, Site
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.stock import Stock
 from hexcloud.planner.table import Floats, Ints, OfferFacts, Table
@@ -26,15 +27,6 @@ RESERVED_VCPUS_PER_GPU = 1.0
 Region = tuple[str, str]
 """Cloud and region."""
 _AT_HOME = (LinkScope.ZONE, LinkScope.REGION)
-
-
-@dataclass(frozen=True)
-class Site:
-    """One cloud, region and zone with the gangs that could train there."""
-
-    anchor: Offer
-    """The offer of the site with the best network: distances are measured from it."""
-    gangs: tuple[TrainerColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +76,18 @@ class Problem:
     @cached_property
     def table(self) -> Table:
         """The rollout columns as arrays."""
-        return Table(self.rollout, {name: self._facts(offer) for name, offer in self.offers.items()})
+        return Table(self.rollout, self._facts)
 
-    def _facts(self, offer: Offer) -> OfferFacts:
+    @cached_property
+    def _facts(self) -> dict[OfferId, OfferFacts]:
+        return {name: self._facts_of(offer) for name, offer in self.offers.items()}
+
+    def _facts_of(self, offer: Offer) -> OfferFacts:
         return OfferFacts(
             offer=offer,
             stock=self.stock[offer.id],
             running=self.limits.running(offer.id, Role.ROLLOUT),
+            training=self.limits.running(offer.id, Role.TRAINER),
             start_usd_per_hour=self.new_machine_usd_per_hour(offer),
             availability=availability(offer, self.market.calibration),
             cores=_reward_vcpus(offer),
@@ -120,17 +117,14 @@ class Problem:
         return tuple(sorted(usable, key=lambda column: (column.offer_id, column.nodes, column.layout.kind)))
 
     @cached_property
+    def gang_table(self) -> Gangs:
+        """All gangs and their sites, as arrays."""
+        return Gangs(self.gangs, self._facts, self.duty)
+
+    @property
     def sites(self) -> tuple[Site, ...]:
         """Sites with a usable gang, by name."""
-        found: dict[tuple[str, str, str], list[TrainerColumn]] = {}
-        for gang in self.gangs:
-            offer = self.offers[gang.offer_id]
-            found.setdefault((offer.cloud, offer.region, offer.zone or ""), []).append(gang)
-        return tuple(Site(self._anchor(gangs), tuple(gangs)) for _, gangs in sorted(found.items()))
-
-    def _anchor(self, gangs: list[TrainerColumn]) -> Offer:
-        offers = (self.offers[gang.offer_id] for gang in gangs)
-        return max(offers, key=lambda offer: (offer.network_gb_per_s, offer.id))
+        return self.gang_table.sites
 
     @property
     def duty(self) -> float:

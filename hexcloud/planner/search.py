@@ -1,16 +1,16 @@
 """search: the cheapest allocation at one throughput, branching on the trainer's site before counts."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hexcloud.domain.errors import SolverStoppedError
-from hexcloud.domain.plan import Allocation, TrainerColumn
+from hexcloud.domain.plan import Allocation
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.floor import Floor, rollout_floor
+from hexcloud.planner.gangs import Ranked
 from hexcloud.planner.milp import INFINITY, Solution, Status
-from hexcloud.planner.problem import Problem, Site
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
 from hexcloud.planner.table import Ints
@@ -25,9 +25,6 @@ _HAIR = 1e-9
 _FLOOR_GAP = 1e-4
 _FLOOR_NODES = 500
 """The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
-
-Ranked = tuple[float, Site, tuple[TrainerColumn, ...]]
-"""Least USD/h of a gang, site and its gangs that are fast enough."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, warm: Allocatio
     nodes, bound = 0 if best is None else best.nodes, INFINITY
     for ranked in trial.sites:
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
-        lower = trial.least + ranked[0]
+        lower = trial.least + ranked.least_usd_per_hour
         if lower >= ceiling:
             bound = min(bound, lower)
             break
@@ -145,7 +142,7 @@ def _guess(problem: Problem, trial: Trial, gap: float, warm: Allocation | None) 
 def _of_columns(problem: Problem, trial: Trial, gap: float, warm: Allocation) -> Found | None:
     """Return the best plan of an earlier plan's columns, with a gang at its site."""
     gang = warm.trainer.column.offer_id
-    ranked = next((one for one in trial.sites if any(other.offer_id == gang for other in one[2])), None)
+    ranked = next((one for one in trial.sites if any(other.offer_id == gang for other in one.gangs)), None)
     wanted = {(share.column.offer_id, share.column.tp, share.column.batch) for share in warm.rollout}
     rollout = enumerate(problem.rollout)
     used = [position for position, one in rollout if (one.offer_id, one.tp, one.batch) in wanted]
@@ -161,20 +158,9 @@ def _among(trial: Trial, positions: Ints, ranked: Ranked, gap: float) -> Found |
 def trial_at(useful: Useful) -> Trial:
     """Return a throughput with its floor and the sites that can train it."""
     floor = rollout_floor(useful)
-    ranked = _ranked_sites(useful, cap_usd_per_hour(useful.problem) - floor.usd_per_hour)
-    return Trial(useful, floor, tuple(sorted(ranked, key=lambda row: row[0])))
-
-
-def _ranked_sites(useful: Useful, gang_budget: float) -> Iterable[Ranked]:
-    """Return sites with gangs that are fast enough and within a budget, USD/h."""
-    problem = useful.problem
-    if gang_budget == -INFINITY:
-        return
-    for site in problem.sites:
-        gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= useful.samples_per_s)
-        least = min((problem.gang_usd_per_hour(gang) for gang in gangs), default=INFINITY)
-        if gangs and least <= gang_budget:
-            yield least, site, gangs
+    budget = cap_usd_per_hour(useful.problem) - floor.usd_per_hour
+    ranked = useful.problem.gang_table.ranked(useful.samples_per_s, budget) if floor.usd_per_hour < INFINITY else []
+    return Trial(useful, floor, tuple(ranked))
 
 
 def raised(trial: Trial, ceiling: float) -> Trial:
@@ -183,12 +169,12 @@ def raised(trial: Trial, ceiling: float) -> Trial:
     One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
     """
     floor, useful = trial.floor, trial.useful
-    slack = ceiling - floor.usd_per_hour - trial.sites[0][0] if trial.sites else 0.0
+    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour if trial.sites else 0.0
     if slack <= 0 or slack == INFINITY:
         return trial
     problem = useful.problem
     near = floor.alive[floor.extra[floor.alive] <= slack]
-    gangs = [gang for _, _, gangs in trial.sites for gang in gangs]
+    gangs = [gang for ranked in trial.sites for gang in ranked.gangs]
     affordable = tuple(gang for gang in gangs if floor.usd_per_hour + problem.gang_usd_per_hour(gang) <= ceiling)
     kept = undominated(Contest(useful, near, affordable, relaxed=True, counts_slots=False))
     rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True, counts_slots=False))

@@ -28,6 +28,8 @@ class OfferFacts:
     stock: int
     running: int
     """Rollout machines that run now."""
+    training: int
+    """Trainer machines that run now."""
     start_usd_per_hour: float
     """Start-up of one machine, spread over the horizon."""
     availability: float

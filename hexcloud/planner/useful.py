@@ -10,7 +10,8 @@ import numpy as np
 
 from hexcloud.estimate.freshness import farthest_s
 from hexcloud.estimate.rollout import pause_share
-from hexcloud.planner.problem import S_PER_H, Problem, Site
+from hexcloud.planner.gangs import Site
+from hexcloud.planner.problem import S_PER_H, Problem
 from hexcloud.planner.table import Flags, Floats
 
 _ROUNDING = 1e-9
