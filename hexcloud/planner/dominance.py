@@ -36,7 +36,7 @@ def undominated(contest: Contest) -> Ints:
     Machines that run, or that the plan must hold, only change their batch. Rates and prices are the model's own, with
     whatever the market knows of an offer's interruptions and start-up in them.
     """
-    if len(contest.among) == 0:
+    if len(contest.among) == 0 or contest.useful.problem.keeps_all:
         return contest.among
     one, other = _pairs(contest)
     beats = _is_allowed(contest, one, other) & _is_better(contest, one, other)

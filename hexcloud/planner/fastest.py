@@ -6,11 +6,12 @@ is a little over that: when it fails, that is the proof.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from hexcloud.domain.offer import Offer
-from hexcloud.domain.plan import Columns, RolloutColumn
+from hexcloud.domain.offer import Offer, place_of
+from hexcloud.domain.plan import Columns, TrainerColumn
 from hexcloud.planner.gangs import Ranked, Site
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
@@ -19,10 +20,12 @@ from hexcloud.planner.rules import Choice
 from hexcloud.planner.search import (
     FEW,
     Found,
+    Held,
     Trial,
     at_site,
     cap_usd_per_hour,
     cheapest,
+    held_in,
     raised,
     solved,
     trial_at,
@@ -42,23 +45,38 @@ _TOLERANCE = 1e-8
 """The solver takes a row for kept that is missed by less; what is planned is to be kept by every model of it."""
 
 
-def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Found | None, float]:
+def fastest(
+    problem: Problem, width: float, below: float = INFINITY, start: Held | None = None
+) -> tuple[Found | None, float]:
     """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
 
-    `below` is a throughput known to be out of reach. The two are within the relative `width`. None when not even a
-    millionth of the fastest gang is feasible. Raises SolverStoppedError.
+    `below` is a throughput known to be out of reach, `start` a plan that was good before. The two are within the
+    relative `width`. None when not even a millionth of the fastest gang is feasible. Raises SolverStoppedError.
     """
     ceiling = min(below, _first_ceiling(problem))
-    least, reached, low = ceiling * _LEAST_SHARE, 0.0, ceiling / 2.0
-    while low > least and ceiling - reached > width * ceiling:
-        made = _made_in(problem, low, ceiling, width)
-        is_better = made > reached * (1.0 + width)
-        if made == 0.0:
+    least = ceiling * _LEAST_SHARE
+    best = None if start is None else _stretched(problem, start, (0.0, ceiling), width)
+    low = ceiling / 2.0 if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
+    while low > least and ceiling - _made(best) > width * ceiling:
+        found = _between(problem, low, ceiling, width)
+        is_leap = _made(found) > _made(best) * (1.0 + width)
+        if found is None:
             ceiling = low
-        reached = max(reached, made)
-        between = (reached + ceiling) / 2.0
-        low = min(reached * (1.0 + width), between) if is_better else between
-    return (cheapest(problem, reached, width) if reached > 0 else None), ceiling
+        best = max(best, found, key=_made)
+        between = (_made(best) + ceiling) / 2.0
+        low = min(_made(best) * (1.0 + width), between) if is_leap else between
+    return (None if best is None else cheapest(problem, best.samples_per_s, width, best.held)), ceiling
+
+
+class Stretched(NamedTuple):
+    """Machines and the most they make with every rule kept."""
+
+    held: Held
+    samples_per_s: float
+
+
+def _made(plan: Stretched | None) -> float:
+    return 0.0 if plan is None else plan.samples_per_s
 
 
 def _first_ceiling(problem: Problem) -> float:
@@ -81,21 +99,21 @@ def _usd_per_sample_s(useful: Useful) -> float:
     return float(price.min(initial=INFINITY))
 
 
-def _made_in(problem: Problem, low: float, ceiling: float, width: float) -> float:
-    """Return what a plan between two throughputs makes, samples/s, or 0 when there is none at the low one."""
+def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stretched | None:
+    """Return a good plan between two throughputs, or None when there is none at the low one."""
     cap = cap_usd_per_hour(problem)
     trial = raised(trial_at(Useful(problem, low)), cap)
     sites = [ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap]
     if not sites:
-        return 0.0
+        return None
     price = _usd_per_sample_s(trial.useful)
     hopes = sorted(sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
-    made = max((_stretched(found, ceiling, width) for found in tries if found.solution.values), default=0.0)
-    if made > 0:
-        return made
+    fast = [_stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
+    if fast:
+        return max(fast, key=_made)
     plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
-    return next((_stretched(found, ceiling, width) for found in plans if found.solution.values), 0.0)
+    return next((_stretched_answer(found, ceiling, width) for found in plans if found.solution.values), None)
 
 
 def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:
@@ -125,33 +143,42 @@ def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
     )
 
 
-def _stretched(found: Found, ceiling: float, width: float) -> float:
-    """Return the largest throughput up to a ceiling at which the machines of a plan keep every rule, samples/s."""
-    rules, solution = found.rules, found.solution
-    source = rules.choice.source
-    assert source is not None  # a plan has its trainer somewhere
-    held = {column: count for column, machines in rules.rollout if (count := solution.count(machines))}
-    gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen))
-    columns = Columns(rollout=tuple(held), trainer=(gang,))
-    few = replace(rules.problem, columns=columns)
-    low, high = (
-        rules.choice.samples_per_s,
-        ceiling if rules.pace is None else solution.values[rules.pace] * (1.0 + _HAIR),
-    )
-    if _keeps_rules(few, held, source, high):
+def _stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
+    """Stretch an answer that is good at its throughput, or at the low end of its range."""
+    rules, held = found.rules, held_in(found)
+    low = rules.choice.samples_per_s
+    high = ceiling if rules.pace is None else min(ceiling, found.solution.values[rules.pace] * (1.0 + _HAIR))
+    return _stretched(rules.problem, held, (low, high), width) or Stretched(held, low)
+
+
+def _stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
+    """Return the largest throughput of a range at which machines keep every rule, or None when they never do."""
+    few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
+    if len(few.rollout) < len(held.rollout) or not few.gangs:
+        return None
+    site = Site(_anchor(problem, held.gang), few.gangs)
+    low, high = between
+    if _keeps_rules(few, held, site, high):
         low = high
     while high - low > width * _FINE * high:
         pace = (low + high) / 2.0
-        low, high = (pace, high) if _keeps_rules(few, held, source, pace) else (low, pace)
-    return low * (1.0 - _TOLERANCE)
+        low, high = (pace, high) if _keeps_rules(few, held, site, pace) else (low, pace)
+    return Stretched(held, low * (1.0 - _TOLERANCE)) if low > 0 else None
 
 
-def _keeps_rules(few: Problem, held: dict[RolloutColumn, int], source: Offer, samples_per_s: float) -> bool:
+def _anchor(problem: Problem, gang: TrainerColumn) -> Offer:
+    """Return the offer from which the ways from a gang's site are measured."""
+    place = place_of(gang.offer_id)
+    return next(site.anchor for site in problem.sites if place_of(site.anchor.id) == place)
+
+
+def _keeps_rules(few: Problem, held: Held, site: Site, samples_per_s: float) -> bool:
     """Do these machines, and no others, keep every rule at a throughput?"""
     useful = Useful(few, samples_per_s)
-    if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(Site(source, few.gangs)).all():
+    if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(site).all():
         return False
-    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, source))
+    counts = {(column.offer_id, column.tp, column.batch): count for column, count in held.rollout}
+    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, site.anchor))
     for column, machines in rules.rollout:
-        rules.model.fix(machines, held[column])
+        rules.model.fix(machines, counts[column.offer_id, column.tp, column.batch])
     return bool(solved(rules, INFINITY).values)

@@ -50,6 +50,8 @@ class Problem:
     fleet: FleetState
     require: frozenset[OfferId] = frozenset()
     """Offers of which the plan must hold at least one machine, if any: what would it cost to have it?"""
+    keeps_all: bool = False
+    """Solve with columns that cannot be in the best plan too: slower and the same, to measure and check the pruning."""
 
     @cached_property
     def offers(self) -> dict[OfferId, Offer]:

@@ -1,11 +1,13 @@
 """search: the cheapest allocation at one throughput, branching on the trainer's site before counts."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from hexcloud.domain.errors import SolverStoppedError
-from hexcloud.domain.plan import Allocation
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Allocation, RolloutColumn, TrainerColumn
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.floor import Floor, rollout_floor
 from hexcloud.planner.gangs import Ranked
@@ -37,6 +39,26 @@ class Found:
     nodes: int
 
 
+class Held(NamedTuple):
+    """Machines of a plan, of which the next search can take its start."""
+
+    rollout: tuple[tuple[RolloutColumn, int], ...]
+    gang: TrainerColumn
+
+    @classmethod
+    def of(cls, plan: Allocation) -> "Held":
+        """Return the machines of an allocation."""
+        return cls(tuple((share.column, share.count) for share in plan.rollout), plan.trainer.column)
+
+
+def held_in(found: Found) -> Held:
+    """Return the machines of an answer."""
+    rules, solution = found.rules, found.solution
+    rollout = ((column, solution.count(machines)) for column, machines in rules.rollout)
+    gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen) == 1)
+    return Held(tuple((column, count) for column, count in rollout if count > 0), gang)
+
+
 @dataclass(frozen=True)
 class Trial:
     """One throughput that is tried at every site."""
@@ -54,14 +76,14 @@ class Trial:
         return self.floor.usd_per_hour + self.rise
 
 
-def cheapest(problem: Problem, samples_per_s: float, gap: float, warm: Allocation | None = None) -> Found | None:
+def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | None = None) -> Found | None:
     """Return the cheapest allocation that makes `samples_per_s` within the relative gap, or None if there is none.
 
-    `warm` is an allocation that was good before prices moved: what its columns cost today is where the search starts.
+    `start` is a plan that was good before prices moved: what its kinds of machines cost today is the price to beat.
     Raises SolverStoppedError when the node limit comes before the proof.
     """
     trial = trial_at(Useful(problem, samples_per_s))
-    best = _guess(problem, trial, gap, warm)
+    best = _guess(trial, gap, start)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
     nodes, bound = 0 if best is None else best.nodes, INFINITY
@@ -113,6 +135,9 @@ def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool
     least_gang, site, gangs = ranked
     useful, floor = trial.useful, trial.floor
     problem = useful.problem
+    if problem.keeps_all:
+        everything = np.flatnonzero(useful.in_reach(site))
+        return build(Choice(useful, tuple(everything.tolist()), gangs, site.anchor))
     affordable = tuple(gang for gang in gangs if trial.least + problem.gang_usd_per_hour(gang) <= ceiling)
     alive = floor.alive
     extra = floor.extra[alive] + useful.egress_usd_per_hour(site)[alive]
@@ -127,11 +152,11 @@ def _fits_in_flight(rules: RuleModel, solution: Solution) -> bool:
     return slots <= (workload.eta + 1) * workload.samples_per_step
 
 
-def _guess(problem: Problem, trial: Trial, gap: float, warm: Allocation | None) -> Found | None:
+def _guess(trial: Trial, gap: float, start: Held | None) -> Found | None:
     """Return a plan that later sites have to beat: of the columns that were good before, else of the most promising."""
     if not trial.sites:
         return None
-    known = None if warm is None else _of_columns(problem, trial, gap, warm)
+    known = None if start is None else _of_columns(trial, gap, start)
     if known is not None:
         return known
     alive = trial.floor.alive
@@ -139,14 +164,19 @@ def _guess(problem: Problem, trial: Trial, gap: float, warm: Allocation | None) 
     return _among(trial, np.sort(few), trial.sites[0], gap)
 
 
-def _of_columns(problem: Problem, trial: Trial, gap: float, warm: Allocation) -> Found | None:
+def _of_columns(trial: Trial, gap: float, start: Held) -> Found | None:
     """Return the best plan of an earlier plan's columns, with a gang at its site."""
-    gang = warm.trainer.column.offer_id
+    gang = start.gang.offer_id
     ranked = next((one for one in trial.sites if any(other.offer_id == gang for other in one.gangs)), None)
-    wanted = {(share.column.offer_id, share.column.tp, share.column.batch) for share in warm.rollout}
-    rollout = enumerate(problem.rollout)
-    used = [position for position, one in rollout if (one.offer_id, one.tp, one.batch) in wanted]
+    wanted = {_key(column) for column, _ in start.rollout}
+    names = {name for name, _, _ in wanted}
+    rollout = enumerate(trial.useful.problem.rollout)
+    used = [position for position, one in rollout if one.offer_id in names and _key(one) in wanted]
     return _among(trial, np.array(used, np.int64), ranked, gap) if ranked is not None and used else None
+
+
+def _key(column: RolloutColumn) -> tuple[OfferId, int, int]:
+    return column.offer_id, column.tp, column.batch
 
 
 def _among(trial: Trial, positions: Ints, ranked: Ranked, gap: float) -> Found | None:
