@@ -49,6 +49,15 @@ class Layout(Frozen):
     """Sequences per forward pass and rank."""
 
 
+class TrainerLayout(Frozen):
+    """One way in which a trainer declares that it can spread over machines. Only declared layouts are planned."""
+
+    kind: str = "fsdp"
+    """`fsdp`: parameters, gradients and optimizer states fully sharded over all ranks, as the estimator counts them."""
+    most_nodes: int = Field(default=64, gt=0)
+    """Largest gang, machines."""
+
+
 class TrainerColumn(Frozen):
     """One gang: n instances of one offer in one zone in a layout the trainer can run. Rates are of the whole gang."""
 

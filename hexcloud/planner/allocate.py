@@ -12,9 +12,10 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.binding import binding_rules
 from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.fastest import fastest
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import Found, cheapest, fastest
+from hexcloud.planner.search import Found, Held, cheapest
 from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3
@@ -32,18 +33,18 @@ def allocate(columns: Columns, market: Market, workload: Workload, policy: Polic
     return solve(Problem(columns=columns, market=market, workload=workload, policy=policy, fleet=fleet))
 
 
-def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
-    """Return the best allocation within a relative gap (0: exact).
+def solve(problem: Problem, gap: float = MIP_GAP, start: Allocation | None = None) -> Allocation:
+    """Return the best allocation within a relative gap (0: exact); `start` is one that was good before prices moved.
 
     Raises InfeasibleError with the clashing rules and the nearest feasible throughput, SolverStoppedError when the node
     limit comes before the proof, and ConfigError for min_cost without a target.
     """
     policy = problem.policy
     if policy.objective is Objective.MAX_THROUGHPUT:
-        return _fastest(problem, gap)
+        return _fastest(problem, gap, start)
     if policy.target_samples_per_s is None:
         raise ConfigError("objective min_cost needs a target throughput (--target-throughput, or target: in run.yaml)")
-    found = cheapest(problem, policy.target_samples_per_s, gap)
+    found = cheapest(problem, policy.target_samples_per_s, gap, _held(start))
     if found is None:
         raise _infeasible(problem, policy.target_samples_per_s)
     proof = Proof(
@@ -55,9 +56,13 @@ def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
     return _allocation(found, proof)
 
 
-def _fastest(problem: Problem, gap: float) -> Allocation:
+def _held(start: Allocation | None) -> Held | None:
+    return None if start is None else Held.of(start)
+
+
+def _fastest(problem: Problem, gap: float, start: Allocation | None) -> Allocation:
     least = problem.policy.target_samples_per_s
-    found, ceiling = fastest(problem, max(gap, _FINEST))
+    found, ceiling = fastest(problem, max(gap, _FINEST), start=_held(start))
     if found is None:
         raise _infeasible(problem, least or _SLOWEST)
     reached = found.rules.choice.samples_per_s
