@@ -180,7 +180,9 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def show(rows: list[Row], prunings: list[Pruning]) -> None:
-    print(f"{'ask':<34}{'USD/h':>9}{'samples/s':>11}{'nodes':>7}{'cold s':>8}{'wall s':>8}{'HiGHS s':>9}{'warm/cold':>11}")
+    print(
+        f"{'ask':<34}{'USD/h':>9}{'samples/s':>11}{'nodes':>7}{'cold s':>8}{'wall s':>8}{'HiGHS s':>9}{'warm/cold':>11}"
+    )
     for row in rows:
         print(
             f"{row.name:<34}{row.plan.usd_per_hour:>9.2f}{row.plan.samples_per_s:>11.2f}{row.plan.proof.nodes:>7}"
