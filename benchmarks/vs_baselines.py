@@ -22,12 +22,14 @@ from hexcloud.domain.policy import Objective
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import GREEDY, ON_DEMAND, baselines
+from hexcloud.planner.baselines import GREEDY, ON_DEMAND, SKYPILOT, baselines
 from hexcloud.planner.plan import make_plan
 
 MODELS = ("Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B")
 TOKENS_PER_S = {"Qwen2.5-1.5B": (5e3, 200e3), "Qwen2.5-7B": (2e3, 60e3), "Qwen2.5-14B": (1e3, 30e3)}
 CAPS_USD_PER_HOUR = (10.0, 100.0)
+SKY_ASKS = 20
+"""The first asks are also put to SkyPilot's optimizer, where it is installed: each starts a process."""
 TOLERANCE = 2 * MIP_GAP
 """Plan and baseline are each proven to a relative gap of MIP_GAP."""
 SINGLE_ON_DEMAND, SINGLE_ANY, ONE_CLOUD = "one GPU type, on-demand", "one GPU type, any tenure", "one cloud"
@@ -45,7 +47,7 @@ class Answer:
 
 def kind_of(row: BaselineRow) -> str:
     """Return the kind of buyer a row is about: of every GPU type and cloud only the best counts in the table."""
-    if row.name in (GREEDY, ON_DEMAND):
+    if row.name in (GREEDY, ON_DEMAND, SKYPILOT):
         return row.name
     if row.name.endswith(", on-demand"):
         return SINGLE_ON_DEMAND
@@ -64,7 +66,7 @@ def between(rng: np.random.Generator, low: float, high: float) -> float:
     return float(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def answer(market: Market, rng: np.random.Generator) -> Answer | None:
+def answer(market: Market, rng: np.random.Generator, with_sky: bool) -> Answer | None:
     """Return what plan and buyers pay for one random ask, or None when nobody can do it."""
     spec = random_ask(rng)
     workload = wiring.workload_of(spec)
@@ -79,10 +81,12 @@ def answer(market: Market, rng: np.random.Generator) -> Answer | None:
     asked = spec.target or f"<= {spec.max_usd_per_hour:.0f} USD/h"
     limits = f"{len(kept)} clouds, spot {policy.max_spot_share}, sigma {policy.survival_share}"
     try:
-        plan = make_plan(market, workload, policy, FleetState()).plan.allocation
+        result = make_plan(market, workload, policy, FleetState())
     except InfeasibleError:
         return None
-    rows = baselines(market, workload, policy, plan)
+    plan = result.plan.allocation
+    picks = wiring.sky_picks(market, result) if with_sky else frozenset()
+    rows = baselines(market, workload, policy, plan, picks)
     able = {row.name: row.usd_per_hour for row in rows if row.usd_per_hour is not None}
     buyers: dict[str, float] = {}
     for row in rows:
@@ -98,7 +102,7 @@ def ask_many(market: Market, wanted: int) -> tuple[list[Answer], int]:
     answers: list[Answer] = []
     impossible = 0
     while len(answers) < wanted and impossible < 5 * wanted:
-        found = answer(market, rng)
+        found = answer(market, rng, with_sky=len(answers) < SKY_ASKS)
         if found is None:
             impossible += 1
             continue
@@ -113,11 +117,12 @@ def show(answers: list[Answer]) -> dict[str, dict[str, float]]:
     for found in answers:
         for kind, usd in found.buyers.items():
             savings[kind].append(1 - found.plan / usd)
-    print(f"{'buyer':<28}{'can do it':>10}{'median saving':>15}{'least':>8}{'most':>8}")
+    print(f"{'buyer':<34}{'can do it':>10}{'median saving':>15}{'least':>8}{'most':>8}")
     table = {}
     for kind, shares in sorted(savings.items(), key=lambda row: statistics.median(row[1])):
-        able, median = len(shares) / len(answers), statistics.median(shares)
-        print(f"{kind:<28}{able:>10.0%}{median:>15.1%}{min(shares) + 0.0:>8.1%}{max(shares):>8.1%}")
+        asked = min(SKY_ASKS, len(answers)) if kind == SKYPILOT else len(answers)
+        able, median = len(shares) / asked, statistics.median(shares)
+        print(f"{kind:<34}{able:>10.0%}{median:>15.1%}{min(shares) + 0.0:>8.1%}{max(shares):>8.1%}")
         table[kind] = {"able": able, "median_saving": median, "least_saving": min(shares), "most_saving": max(shares)}
     return table
 
@@ -133,6 +138,8 @@ def main() -> int:
     dearer = Counter(
         name for found in answers for name, usd in found.everyone.items() if found.plan > usd * (1 + TOLERANCE)
     )
+    if SKYPILOT not in table:
+        print("SkyPilot's optimizer: not asked, as SkyPilot is not installed, or it could never do the job")
     for name, times in dearer.items():
         print(f"the plan was dearer than {name} {times} times")
     metrics = {

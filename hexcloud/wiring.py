@@ -5,6 +5,7 @@ import secrets
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from hexcloud.adapters.run_dir import RunDir
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
+    from hexcloud.domain.offer import OfferId
+    from hexcloud.domain.plan import PlanResult
     from hexcloud.domain.report import Report
     from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
 
@@ -113,6 +116,23 @@ def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
     workload = workload_of(spec)
     policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
     return PlanInput(market=load_fleet(path), workload=workload, policy=policy)
+
+
+def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
+    """Return the offers that SkyPilot's optimizer would take for a plan's machines, of those that the policy allows.
+
+    Empty where SkyPilot is not installed. Raises MarketError when it fails.
+    """
+    from hexcloud.adapters.markets import sky_optimizer
+
+    if not sky_optimizer.is_installed():
+        return frozenset()
+    refused = {rejection.offer_id for rejection in result.rejections if rejection.rule != "not_chosen"}
+    offers = {offer.id: offer for offer in market.offers if offer.id not in refused}
+    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    machines = ((offers[name], count) for name, count in sorted(counts.items()))
+    asks = (sky_optimizer.Ask(one.gpu, one.gpu_count, count, one.tenure) for one, count in machines)
+    return sky_optimizer.picks(tuple(asks), tuple(offers.values()))
 
 
 def run_input(spec: RunSpec) -> PlanInput:

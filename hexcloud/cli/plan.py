@@ -49,8 +49,9 @@ def plan(
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
     if why:
         _require_known(why, given)
-    with_baselines = as_json or not why or html is not None
-    planned = make(given, spec.target, is_own_fleet=fleet is not None, with_baselines=with_baselines)
+    is_long = explain or html is not None
+    with_baselines = as_json or not why or is_long
+    planned = make(given, spec.target, fleet is not None, with_baselines=with_baselines, with_sky=is_long)
     if not as_json:
         console().print(plan_view(planned))
     told = wanted.answer(planned)

@@ -2,6 +2,7 @@
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
+from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Allocation
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.report import BaselineRow
@@ -13,21 +14,27 @@ from hexcloud.planner.shop import open_shop
 
 GREEDY = "greedy dollars per sample"
 ON_DEMAND = "on-demand only"
+SKYPILOT = "SkyPilot's places for the same GPUs"
 DEAREST = 3.0
 """A buyer who pays over so many times the plan's price: the exact figure tells nobody anything and takes longest."""
 
 
 def baselines(
-    market: Market, workload: Workload, policy: Policy, plan: Allocation | None = None
+    market: Market,
+    workload: Workload,
+    policy: Policy,
+    plan: Allocation | None = None,
+    picks: frozenset[OfferId] = frozenset(),
 ) -> tuple[BaselineRow, ...]:
     """Return what buyers with fewer choices pay per hour, cheapest first, then those who cannot.
 
     One GPU type on-demand (every type), one GPU type in any tenure (the best), on-demand of all types, one cloud, and
-    the picks of who takes the best dollars per sample (`greedy`), of which the model then needs as few as it can. Every
-    buyer has the same job, target and wishes but not the policy's cap on the price: a baseline over the cap is still a
-    price. Prices are the MILP's objective, like `Allocation.usd_per_hour`: rent, egress, start-up spread over the
-    horizon, risk. Where `plan` is given, buyers make what it makes and are not priced over DEAREST times its price;
-    without it and without a target `allocate` finds the most, with its InfeasibleError and ConfigError.
+    the picks of who takes the best dollars per sample (`greedy`), of which the model then needs as few as it can; the
+    same goes for `picks`, offers that SkyPilot's optimizer would take for the plan's GPUs. Every buyer has the same
+    job, target and wishes but not the policy's cap on the price: a baseline over the cap is still a price. Prices are
+    the MILP's objective, like `Allocation.usd_per_hour`: rent, egress, start-up spread over the horizon, risk. Where
+    `plan` is given, buyers make what it makes and are not priced over DEAREST times its price; without it and without a
+    target `allocate` finds the most, with its InfeasibleError and ConfigError.
     """
     samples_per_s = _samples_per_s(market, workload, policy, plan)
     shop = open_shop(market, workload, policy, samples_per_s, DEAREST * plan.usd_per_hour if plan else None)
@@ -35,6 +42,7 @@ def baselines(
     rows = [on_demand.row(ON_DEMAND), shop.greedy().row(GREEDY)]
     rows += [on_demand.of_gpu(gpu).row(f"only {gpu}, on-demand") for gpu in shop.values(lambda offer: offer.gpu)]
     rows += [shop.of_cloud(cloud).row(f"only {cloud}") for cloud in shop.values(lambda offer: offer.cloud)]
+    rows += [shop.only(lambda offer: offer.id in picks).row(SKYPILOT)] if picks else []
     best = shop.best_single_type()
     rows += [] if best is None else [BaselineRow(name=f"only {best[0]}, any tenure", usd_per_hour=best[1])]
     return tuple(sorted(rows, key=lambda row: (row.usd_per_hour is None, row.usd_per_hour or 0.0, row.name)))

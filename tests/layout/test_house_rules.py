@@ -22,7 +22,7 @@ HOMES = {
     "yaml": ("adapters/files.py",),
     "torch": ("runtime/trainer", "runtime/loss", "runtime/weights", "runtime/checkpoint", "adapters/engines/embedded"),
     "transformers": ("runtime/trainer", "runtime/weights"),
-    "sky": ("adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
+    "sky": ("adapters/markets/sky_optimizer.py", "adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
     "boto3": ("adapters/clouds/aws.py",),
     "google": ("adapters/clouds/gcp.py",),
     "httpx": ("adapters/", "runtime/"),

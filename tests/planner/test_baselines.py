@@ -8,7 +8,7 @@ from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import DEAREST, baselines
+from hexcloud.planner.baselines import DEAREST, SKYPILOT, baselines
 from hexcloud.planner.plan import make_plan
 
 
@@ -121,3 +121,17 @@ def test_on_the_bundled_market_no_buyer_pays_less_than_the_plan(target: str, wis
     prices = [row.usd_per_hour for row in baselines(given.market, given.workload, policy, plan) if row.usd_per_hour]
     assert len(prices) >= 3
     assert min(prices) >= plan.usd_per_hour * (1 - MIP_GAP)
+
+
+def test_who_takes_the_picks_of_another_optimizer_never_pays_less(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan
+    own = frozenset(slot.offer_id for slot in plan.placement.slots)
+    dear = frozenset(offer.id for offer in market.offers if offer.instance_type == "big8")
+    for picks, is_same in ((own, True), (dear, False)):
+        rows = {row.name: row.usd_per_hour for row in baselines(market, workload, policy, plan.allocation, picks)}
+        price = rows[SKYPILOT]
+        assert price is not None and price >= plan.allocation.usd_per_hour * (1 - MIP_GAP)
+        assert (price <= plan.allocation.usd_per_hour * (1 + MIP_GAP)) == is_same
+    assert SKYPILOT not in {row.name for row in baselines(market, workload, policy, plan.allocation)}
