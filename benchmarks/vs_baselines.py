@@ -30,8 +30,8 @@ TOKENS_PER_S = {"Qwen2.5-1.5B": (5e3, 200e3), "Qwen2.5-7B": (2e3, 60e3), "Qwen2.
 CAPS_USD_PER_HOUR = (10.0, 100.0)
 SKY_ASKS = 20
 """The first asks are also put to SkyPilot's optimizer, where it is installed: each starts a process."""
-TOLERANCE = 2 * MIP_GAP
-"""Plan and baseline are each proven to a relative gap of MIP_GAP."""
+TOLERANCE = MIP_GAP
+"""A plan is proven to a relative gap of MIP_GAP, so a buyer may be cheaper by that and no more."""
 SINGLE_ON_DEMAND, SINGLE_ANY, ONE_CLOUD = "one GPU type, on-demand", "one GPU type, any tenure", "one cloud"
 
 
