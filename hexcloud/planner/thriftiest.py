@@ -91,11 +91,12 @@ def _swept(problem: Problem, best: _Best, between: tuple[float, float], gap: flo
             bound = min(bound, goal)
             continue
         better = _improved(problem, best, held_in(answer), (span.low, between[1]), gap)
-        if better is best and span.high <= span.low * (1.0 + gap * _FINE):
+        is_leap = better.ratio < goal
+        if not is_leap and span.high <= span.low * (1.0 + gap * _FINE):
             better, least = _settled(problem, best, span, gap)
             bound = min(bound, least)
         else:
-            for part in [span] if better is not best else _halves(problem, span):
+            for part in [span] if is_leap else _halves(problem, span):
                 heapq.heappush(spans, part)
         best = better
     return best, min(bound, spans[0].ratio) if spans else bound
