@@ -98,7 +98,7 @@ def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Alloc
     if cost_usd > policy.budget_usd:
         tokens = problem.workload.tokens_per_sample
         message = (
-            f"{policy.run_samples:.0f} samples cost {cost_usd:.2f} USD at least, the budget has {policy.budget_usd:.2f}; "
+            f"{policy.run_samples:.0f} samples cost at least {cost_usd:.2f} USD and there are {policy.budget_usd:.2f}; "
             f"rules that clash: run_budget ({rule_in_words('run_budget')}); cheapest is {reached * tokens:.0f} tok/s"
         )
         raise InfeasibleError(message, ("run_budget",), reached, price)

@@ -9,6 +9,8 @@ from hexcloud.planner.search import Found, cheapest
 
 _GAP = 1e-4
 """Relative; finer than a plan's own, since the answer is a difference of two plans."""
+_HAIR = 1e-6
+"""Of the price: ties are no reason to change a plan."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 
@@ -21,7 +23,7 @@ class Entry:
     extra_usd_per_hour: float
     """How much more it costs today than the best plan."""
     enters_at_usd_per_hour: float | None
-    """Price of one machine at which a plan with it costs no more; None when not even an almost free one would do."""
+    """Price of one machine at which a plan with it costs less; None when not even an almost free one would do."""
 
 
 def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> Entry | None:
@@ -39,10 +41,12 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     if found is None:
         return None
     extra = max(0.0, found.solution.objective - best.solution.objective)
-    enters_at = _worth(found, best.solution.objective)
+    # Under what is proven of every plan without it, so that the price, when granted, brings it in for certain.
+    beaten = best.bound * (1.0 - _HAIR)
+    enters_at = _worth(found, beaten)
     if enters_at <= 0:
         given = cheapest(_almost_free(forced), samples_per_s, _GAP)
-        enters_at = 0.0 if given is None else _worth(given, best.solution.objective)
+        enters_at = 0.0 if given is None else _worth(given, beaten)
     return Entry(offer_id, extra, enters_at if enters_at > 0 else None)
 
 

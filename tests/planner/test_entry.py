@@ -1,6 +1,9 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -10,7 +13,8 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.entry import entry
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import cheapest
+from hexcloud.planner.search import Found, cheapest, held_in
+from tests.planner.oracle import FEWER, Makers, problems
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -31,6 +35,32 @@ def test_the_price_it_names_is_where_both_plans_cost_the_same(
     assert best is not None
     assert 0 < found.enters_at_usd_per_hour < 12.0
     assert found.extra_usd_per_hour > 0
+
+
+@given(st.data())
+@FEWER
+def test_the_price_it_names_brings_the_offer_in_when_granted(makers: Makers, data: st.DataObject) -> None:
+    drawn = data.draw(problems(makers))
+    problem = replace(drawn, policy=drawn.policy.model_copy(update={"max_usd_per_hour": None}))
+    target, wanted = problem.policy.target_samples_per_s, data.draw(st.sampled_from(problem.market.offers))
+    assert target is not None
+    best = cheapest(problem, target, 0.0)
+    if best is None or wanted.id in names_of(best):
+        return
+    found = entry(problem, [wanted.id], target)
+    if found is None or found.enters_at_usd_per_hour is None:
+        return
+    offers = tuple(
+        offer.model_copy(update={"usd_per_hour": found.enters_at_usd_per_hour}) if offer.id == wanted.id else offer
+        for offer in problem.market.offers
+    )
+    granted = cheapest(replace(problem, market=problem.market.model_copy(update={"offers": offers})), target, 0.0)
+    assert granted is not None and wanted.id in names_of(granted)
+
+
+def names_of(found: Found) -> set[OfferId]:
+    held = held_in(found)
+    return {held.gang.offer_id} | {column.offer_id for column, _ in held.rollout}
 
 
 def test_of_several_offers_the_one_that_costs_least_extra_is_named(
