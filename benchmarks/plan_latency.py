@@ -82,7 +82,7 @@ class HighsClock:
             self._total_s += time.process_time() - start
             return status
 
-        highspy.Highs.run = timed
+        highspy.Highs.run = timed  # type: ignore[method-assign, assignment]
 
     def read(self) -> Seconds:
         total, self._total_s = self._total_s, 0.0
