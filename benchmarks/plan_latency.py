@@ -1,8 +1,8 @@
 """How long does a plan over the whole market take, and what of it is needed?
 
 Every ask (three models, two objectives, three levels each; survival of a lost domain and egress on, gap 0.1 % proven)
-is planned cold, then again after 1 % of prices moved: once from nothing and once from the plan in force. CPU seconds, as
-a busy machine changes the clock more than the work; wall seconds are printed beside them.
+is planned cold, then again after 1 % of prices moved: once from nothing and once from the plan in force. Seconds are of
+CPU, as a busy machine changes the clock more than the work; wall seconds are printed beside them.
 
 Bars. p95 of a cold plan: 2 s (aim for the median: 0.25 s). Warm over cold: median at most 1.05, where 0.05 is what two
 runs of the same plan differ by here. Pruning: the same search with every column kept takes at least twice as long and
@@ -82,7 +82,7 @@ class HighsClock:
             self._total_s += time.process_time() - start
             return status
 
-        highspy.Highs.run = timed
+        highspy.Highs.run = timed  # type: ignore[method-assign, assignment]
 
     def read(self) -> Seconds:
         total, self._total_s = self._total_s, 0.0

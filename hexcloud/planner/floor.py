@@ -15,6 +15,11 @@ from hexcloud.planner.rules import Choice
 from hexcloud.planner.table import Floats, Ints
 from hexcloud.planner.useful import Useful
 
+_FIRST = 200
+"""Columns that the linear model begins with."""
+_ROUNDS = 5
+_HAIR = 1e-9
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -28,21 +33,38 @@ class Floor:
 
 
 def rollout_floor(useful: Useful) -> Floor:
-    """Return the floor at the throughput of `useful`: the model without gangs and egress, in fractions of machines."""
+    """Return the floor at the throughput of `useful`: the model without gangs and egress, in fractions of machines.
+
+    The linear model begins with the cheapest columns per sample and takes in those that its prices show to be cheaper
+    still; the bound holds for all columns whichever are in it.
+    """
     problem = useful.problem
     near = np.flatnonzero(useful.is_near)
     alive = undominated(Contest(useful, near, problem.gangs, any_site=True))
     few = undominated(Contest(useful, alive, problem.gangs, relaxed=True, counts_slots=False))
-    unknown = np.zeros(len(problem.table))
-    if len(few) == 0:
-        return Floor(INFINITY, alive, unknown)
-    rules = build(Choice(useful, tuple(few.tolist()), (), None, relaxed=True, counts_slots=False))
-    solution = rules.model.minimise(gap=0.0, node_limit=0, relaxed=True)
-    if not solution.values:
-        return Floor(INFINITY, alive, unknown)
-    bound, reduced = _certified(useful, solution, alive)
-    extra = np.maximum(0.0, reduced - max(0.0, solution.bound - bound))
-    return Floor(max(bound, solution.bound), alive, extra)
+    ranked = few[np.argsort(problem.table.price[few] / useful.made[few], kind="stable")]
+    chosen = ranked[:_FIRST]
+    best = Floor(-INFINITY, alive, np.zeros(len(problem.table)))
+    for _ in range(_ROUNDS):
+        solution = _priced_by(useful, chosen)
+        if not solution.values and len(chosen) < len(ranked):
+            solution, chosen = _priced_by(useful, ranked), ranked
+        if not solution.values:
+            return Floor(INFINITY, alive, best.extra)
+        bound, reduced = _certified(useful, solution, alive)
+        if bound > best.usd_per_hour:
+            best = Floor(bound, alive, np.maximum(0.0, reduced))
+        cheaper = np.setdiff1d(ranked[reduced[ranked] < -_HAIR], chosen)
+        if len(cheaper) == 0:
+            break
+        chosen = np.r_[chosen, cheaper]
+    return best
+
+
+def _priced_by(useful: Useful, columns: Ints) -> Solution:
+    """Solve the linear model of some columns."""
+    choice = Choice(useful, tuple(np.sort(columns).tolist()), (), None, relaxed=True, counts_slots=False)
+    return build(choice).model.minimise(gap=0.0, node_limit=0, relaxed=True)
 
 
 def _certified(useful: Useful, solution: Solution, alive: Ints) -> tuple[float, Floats]:

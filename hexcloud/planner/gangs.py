@@ -44,7 +44,7 @@ class Gangs:
         self.usd_per_hour: Floats = nodes * self._of_offers(row.offer.usd_per_hour for row in rows) + (
             starting * self._of_offers(row.start_usd_per_hour for row in rows)
         )
-        self.sites, self._site = _sites(gangs, [row.offer for row in rows], self.offer)
+        self.sites, self.site = _sites(gangs, [row.offer for row in rows], self.offer)
 
     def ranked(self, samples_per_s: float, budget_usd_per_hour: float) -> list[Ranked]:
         """Return the sites that can train a throughput within a budget, the cheapest gang first."""
@@ -53,7 +53,7 @@ class Gangs:
         offers = self.offer[order]
         best = np.sort(order[np.flatnonzero(np.r_[True, offers[1:] != offers[:-1]])]) if len(order) else order
         found: dict[int, list[int]] = {}
-        for index, site in zip(best.tolist(), self._site[best].tolist(), strict=True):
+        for index, site in zip(best.tolist(), self.site[best].tolist(), strict=True):
             found.setdefault(site, []).append(index)
         ranked = [
             Ranked(float(self.usd_per_hour[chosen].min()), self.sites[site], tuple(self.all[index] for index in chosen))

@@ -126,7 +126,7 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
         rules.model.cap_objective(cutoff)
         solution = solved(rules, gap)
         nodes += solution.nodes
-        if not solution.values or _fits_in_flight(rules, solution):
+        if not solution.values or fits_in_flight(rules, solution):
             break
     return Found(rules, solution, solution.bound, nodes)
 
@@ -146,7 +146,8 @@ def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool
     return build(Choice(useful, tuple(kept.tolist()), affordable, site.anchor, counts_slots=counts_slots))
 
 
-def _fits_in_flight(rules: RuleModel, solution: Solution) -> bool:
+def fits_in_flight(rules: RuleModel, solution: Solution) -> bool:
+    """Are no more samples in flight than admission lets in?"""
     workload = rules.problem.workload
     slots = sum(column.slots * solution.count(machines) for column, machines in rules.rollout)
     return slots <= (workload.eta + 1) * workload.samples_per_step
