@@ -185,7 +185,7 @@ class Estimator:
         if row.fp8:
             gpu = gpu.model_copy(update={"bf16_tflops": 2 * gpu.bf16_tflops})
         batch = row.batch or min(MAX_BENCH_BATCH, self.engine_batch(row))
-        replica = Replica(gpu, self.calibration.of(row.gpu), row.tp, batch)
+        replica = Replica(gpu, self.calibration.of(row.gpu, job.model), row.tp, batch)
         return rollout.samples_per_s(replica, job) * row.response_tokens / row.tp
 
     def rollout_samples_per_s(self, job: Workload, gpus: Gpus) -> float:
@@ -198,7 +198,7 @@ class Estimator:
         for tp in (1, 2, 4, 8):
             batch = min(int(admitted * tp), MAX_BATCH, largest_batch(job, gpu, tp))
             if job.model.heads % tp == 0 and batch > 0:
-                replica = Replica(gpu, self.calibration.of(gpu.name), tp, batch)
+                replica = Replica(gpu, self.calibration.of(gpu.name, job.model), tp, batch)
                 rates.append(rollout.samples_per_s(replica, job) / tp)
         return max(rates)
 
@@ -206,7 +206,8 @@ class Estimator:
         ((name, ranks),) = gpus.items()
         share = max(1, job.samples_per_step // ranks)
         micro_batch = largest_micro_batch(job, self.gpus[name], ranks, min(MAX_MICRO_BATCH, share))
-        return training.step_s(self.gang(name, ranks, network_gb_per_s, max(1, micro_batch)), job)
+        gang = self.gang(name, ranks, network_gb_per_s, max(1, micro_batch))
+        return training.step_s(replace(gang, efficiency=self.calibration.of(name, job.model)), job)
 
     def gang(self, gpu: str, ranks: int, network_gb_per_s: float, micro_batch: int) -> Gang:
         nodes = max(1, ranks // NODE_GPUS)
@@ -263,6 +264,7 @@ def training_rows(estimator: Estimator) -> Iterator[Row]:
     for row in estimator.published.training:
         job = _plain_job(estimator.models[row.model], row)
         gang = estimator.gang(row.gpu, row.gpus, FAST_NETWORK_GB_PER_S, row.micro_batch)
+        gang = replace(gang, efficiency=estimator.calibration.of(row.gpu, job.model))
         rate = training.samples_per_s(gang, job) * row.sequence / row.gpus
         where = f"{row.gpus} {row.gpu}, {row.sequence} tokens"
         yield Row("training", row.source, where, row.model, row.tokens_per_s, rate, bool(row.fitted))

@@ -68,7 +68,8 @@ def step_s(gang: Gang, workload: Workload) -> float:
     samples = math.ceil(workload.samples_per_step / gang.ranks)
     micro_steps = math.ceil(samples / gang.micro_batch)
     compute = samples * _sample_compute_s(gang, workload)
-    return compute + max(0.0, micro_steps * _micro_communication_s(gang, workload) - HIDDEN_SHARE * compute)
+    exposed = max(0.0, micro_steps * _micro_communication_s(gang, workload) - HIDDEN_SHARE * compute)
+    return (compute + exposed) / gang.efficiency.training_speed
 
 
 def samples_per_s(gang: Gang, workload: Workload) -> float:

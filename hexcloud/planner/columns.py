@@ -62,7 +62,7 @@ def _rollout_columns(offer: Offer, market: Market, workload: Workload, policy: P
     if not full:
         return []
     best = max(full, key=lambda column: (column.samples_per_s, -column.tp))
-    replica = _replica(offer, market, best.tp, best.batch)
+    replica = replace(_single(offer, market, workload), tp=best.tp)
     batches = sorted({max(1, best.batch // divisor) for divisor in BATCH_DIVISORS})
     columns = [_rollout_column(offer, replace(replica, batch=batch), workload) for batch in batches]
     for travel_s in _travels_s(offer, market, workload):
@@ -106,12 +106,13 @@ def _full_replicas(offer: Offer, market: Market, workload: Workload) -> list[Rep
         admitted = (workload.eta + 1) * workload.samples_per_step // (offer.gpu_count // tp)
         fitting = min(MAX_BATCH, largest_batch(workload, market.gpus[offer.gpu], tp), admitted)
         if fitting >= 1:
-            replicas.append(_replica(offer, market, tp, fitting))
+            replicas.append(replace(_single(offer, market, workload), tp=tp, batch=fitting))
     return replicas
 
 
-def _replica(offer: Offer, market: Market, tp: int, batch: int) -> Replica:
-    return Replica(gpu=market.gpus[offer.gpu], efficiency=market.calibration.of(offer.gpu), tp=tp, batch=batch)
+def _single(offer: Offer, market: Market, workload: Workload) -> Replica:
+    """One GPU of the offer with one running sample: what other replicas are made from."""
+    return Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
 
 
 def _quick_column(offer: Offer, market: Market, reach: Reach) -> RolloutColumn | None:
@@ -178,7 +179,7 @@ def _trainer_column(offer: Offer, nodes: int, market: Market, workload: Workload
         return None
     gang = Gang(
         gpu=gpu,
-        efficiency=market.calibration.of(offer.gpu),
+        efficiency=market.calibration.of(offer.gpu, workload.model),
         nodes=nodes,
         gpus_per_node=offer.gpu_count,
         network_gb_per_s=offer.network_gb_per_s,
