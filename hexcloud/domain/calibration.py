@@ -103,6 +103,10 @@ class Calibration(Frozen):
         """Return the calibration with factors that win over its own of the same key."""
         return self.model_copy(update={"factors": (*self.factors, *factors)})
 
+    def without_factors(self) -> "Calibration":
+        """Return the calibration without any: what a measurement is compared with."""
+        return self.model_copy(update={"factors": ()})
+
     def _speed(self, gpu: str, phase: Phase, model_class: ModelClass) -> float | None:
         """Return the most specific factor: a GPU's own before every GPU's, then a class before every class."""
         speeds = {factor.key: factor.speed for factor in self.factors}
