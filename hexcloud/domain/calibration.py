@@ -89,15 +89,17 @@ class Calibration(Frozen):
         """Return the efficiencies of a GPU, or the default row; with the measured speeds for a model's class."""
         rows = {row.gpu: row for row in self.efficiencies}
         row = rows.get(gpu) or rows[ANY]
-        if not self.factors:
+        speeds = {factor.key: factor.speed for factor in self.factors if factor.gpu in (gpu, ANY)}
+        if not speeds:
             return row
         model_class = ModelClass.ANY if model is None else class_of(model)
-        return row.model_copy(
-            update={
-                "rollout_speed": self._speed(gpu, Phase.ROLLOUT, model_class) or row.rollout_speed,
-                "training_speed": self._speed(gpu, Phase.TRAINING, model_class) or row.training_speed,
-            }
-        )
+        # A GPU's own before every GPU's, then a class before every class.
+        about = [(one, size) for one in (gpu, ANY) for size in (model_class, ModelClass.ANY)]
+        found: dict[str, float] = {}
+        for phase in Phase:
+            known = [speeds[key] for one, size in about if (key := (one, phase, size)) in speeds]
+            found |= {f"{phase.value}_speed": speed for speed in known[:1]}
+        return row.model_copy(update=found)
 
     def with_factors(self, factors: tuple[Factor, ...]) -> "Calibration":
         """Return the calibration with factors that win over its own of the same key."""
@@ -106,9 +108,3 @@ class Calibration(Frozen):
     def without_factors(self) -> "Calibration":
         """Return the calibration without any: what a measurement is compared with."""
         return self.model_copy(update={"factors": ()})
-
-    def _speed(self, gpu: str, phase: Phase, model_class: ModelClass) -> float | None:
-        """Return the most specific factor: a GPU's own before every GPU's, then a class before every class."""
-        speeds = {factor.key: factor.speed for factor in self.factors}
-        keys = ((one, phase, size) for one in (gpu, ANY) for size in (model_class, ModelClass.ANY))
-        return next((speeds[key] for key in keys if key in speeds), None)

@@ -72,6 +72,8 @@ def training_bytes(workload: Workload, ranks: int, micro_batch: int) -> float:
 def largest_micro_batch(workload: Workload, gpu: GpuSpec, ranks: int, limit: int) -> int:
     """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits."""
     usable = usable_training_bytes(gpu)
+    if training_bytes(workload, ranks, limit) <= usable:
+        return limit
     return bisect_right(
         range(1, limit + 1), usable, key=lambda micro_batch: training_bytes(workload, ranks, micro_batch)
     )

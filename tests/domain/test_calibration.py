@@ -56,3 +56,12 @@ def test_a_factor_counts_in_its_own_phase_only() -> None:
 def test_a_later_factor_of_the_same_key_wins() -> None:
     calibration = Calibration(efficiencies=(DEFAULT,), factors=(factor(0.8),), source="made up")
     assert calibration.with_factors((factor(1.1),)).of("H100").rollout_speed == 1.1
+
+
+def test_what_was_asked_before_is_no_part_of_what_a_calibration_is() -> None:
+    asked, fresh = (Calibration(efficiencies=(DEFAULT,), factors=(factor(0.8),), source="made up") for _ in range(2))
+    asked.of("H100", model(7e9))
+    assert asked == fresh
+    assert Calibration.model_validate_json(asked.model_dump_json()) == fresh
+    assert asked.with_factors((factor(0.5),)).of("H100", model(7e9)).rollout_speed == 0.5
+    assert asked.without_factors().of("H100", model(7e9)).rollout_speed == 1.0
