@@ -19,6 +19,7 @@ from hexcloud.planner.allocate import allocate, solve
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
+from hexcloud.planner.useful import Useful
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -230,7 +231,7 @@ def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
 
 def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, samples_per_s: float) -> bool:
     site = next(site for site in problem.sites if gang in site.gangs)
-    return column in problem.reachable({column: 0.0}, site, samples_per_s, float("inf"))
+    return bool(Useful(problem, samples_per_s).in_reach(site)[problem.rollout.index(column)])
 
 
 def as_pick(allocation: Allocation) -> Pick:

@@ -75,12 +75,12 @@ def test_tensor_parallelism_divides_heads_and_machine(
         assert column.tp * column.replicas == 8
 
 
-def test_gangs_double_up_to_stock_and_policy(
+def test_gangs_grow_in_steps_up_to_stock_and_policy(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     offer = make_offer("big8", stock=5)
     columns, _ = build_columns((offer,), make_market(offer), workload, policy)
-    assert [gang.nodes for gang in columns.trainer] == [1, 2, 4]
+    assert [gang.nodes for gang in columns.trainer] == [1, 2, 3, 4]
     assert all(gang.layout.ranks == 8 * gang.nodes for gang in columns.trainer)
     assert all(gang.step_s == pytest.approx(256 / gang.samples_per_s) for gang in columns.trainer)
     few, _ = build_columns((offer,), make_market(offer), workload, policy.model_copy(update={"max_gang_nodes": 2}))

@@ -1,4 +1,7 @@
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -6,7 +9,7 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.dominance import undominated
+from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
 
@@ -23,8 +26,8 @@ TWIN = {"id": "acme/us-one/a/lean8x/on_demand", "instance_type": "lean8x"}
 
 
 def kept(problem: Problem, samples_per_s: float = 10.0, *, relaxed: bool = False) -> set[str]:
-    useful = Useful(problem, samples_per_s, problem.rollout)
-    return {column.offer_id for column in undominated(useful, (), relaxed=relaxed)}
+    contest = Contest(Useful(problem, samples_per_s), np.arange(len(problem.rollout)), (), relaxed=relaxed)
+    return {problem.rollout[position].offer_id for position in undominated(contest)}
 
 
 def test_a_dearer_twin_in_the_same_place_is_pointless(
@@ -55,6 +58,6 @@ def test_a_small_batch_stays_where_slots_count_and_goes_where_they_do_not(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     problem = problem_of(make_market(make_offer("lean8", 5.0)), workload, policy)
-    useful = Useful(problem, 60.0, problem.rollout)
-    assert len(undominated(useful, ())) > 1
-    assert len(undominated(useful, (), relaxed=True)) == 1
+    contest = Contest(Useful(problem, 60.0), np.arange(len(problem.rollout)), ())
+    assert len(undominated(contest)) > 1
+    assert len(undominated(replace(contest, counts_slots=False))) == 1

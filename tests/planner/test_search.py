@@ -12,7 +12,8 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner import search
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import cheapest, fastest
+from hexcloud.planner.fastest import fastest
+from hexcloud.planner.search import cheapest
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
