@@ -21,10 +21,12 @@ from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
 
 if TYPE_CHECKING:
+    from hexcloud.adapters.markets.snapshot import SnapshotMarket
     from hexcloud.adapters.markets.trace import Trace
     from hexcloud.adapters.run_dir import RunDir
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
+    from hexcloud.domain.calibration import Factor
     from hexcloud.domain.offer import OfferId
     from hexcloud.domain.plan import PlanResult
     from hexcloud.domain.report import Report
@@ -52,6 +54,24 @@ class PlanInput:
 def home() -> Path:
     """Return the folder of the store and the runs: HEXCLOUD_HOME, or `~/.hexcloud`."""
     return Path(os.environ.get("HEXCLOUD_HOME") or Path.home() / ".hexcloud").absolute()
+
+
+def factors_file() -> Path:
+    """Return the file in which `hexcloud profile` keeps what it measured, and from which every plan reads it."""
+    return home() / "calibration.yaml"
+
+
+def _measured() -> "tuple[Factor, ...]":
+    from hexcloud.adapters.files import load_factors
+
+    return load_factors(factors_file())
+
+
+def _snapshot(clouds: tuple[str, ...]) -> "SnapshotMarket":
+    """Return the bundled market, with the speeds that were measured here."""
+    from hexcloud.adapters.markets.snapshot import SnapshotMarket
+
+    return SnapshotMarket(clouds, factors=_measured())
 
 
 def open_store() -> "Store":
@@ -102,11 +122,9 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
 
 def snapshot_input(spec: RunSpec) -> PlanInput:
     """Return what `hexcloud plan` plans: the bundled snapshot as it stands. Raises ConfigError, MarketError."""
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
-
     workload = workload_of(spec)
     policy = policy_of(spec, workload)
-    return PlanInput(market=SnapshotMarket(policy.clouds).market(time.time()), workload=workload, policy=policy)
+    return PlanInput(market=_snapshot(policy.clouds).market(time.time()), workload=workload, policy=policy)
 
 
 def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
@@ -115,7 +133,9 @@ def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
 
     workload = workload_of(spec)
     policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
-    return PlanInput(market=load_fleet(path), workload=workload, policy=policy)
+    market = load_fleet(path)
+    market = market.model_copy(update={"calibration": market.calibration.with_factors(_measured())})
+    return PlanInput(market=market, workload=workload, policy=policy)
 
 
 def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
@@ -235,10 +255,9 @@ def run_dir(run: RunRecord) -> "RunDir":
 
 def market_source(run: RunRecord) -> "MarketSource":
     """Return the run's market: the snapshot, with the run's price trace played over it on the run clock."""
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
     from hexcloud.adapters.markets.trace import TraceMarket
 
-    source, trace = SnapshotMarket(run.policy.clouds), _trace(run)
+    source, trace = _snapshot(run.policy.clouds), _trace(run)
     return source if trace is None else TraceMarket(source, trace, run.created_wall_s)
 
 

@@ -5,7 +5,7 @@ one. A model that fits no machine of an offer is a Rejection with the memory it 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hexcloud.domain.market import LinkScope, Market, Rejection
@@ -107,7 +107,7 @@ class _Ladder:
         """Return the column of a degree and batch."""
         known = self._known.get((tp, batch))
         if known is None:
-            replica = _replica(self.offer, self.market, tp, batch)
+            replica = replace(_single(self.offer, self.market, self.workload), tp=tp, batch=batch)
             known = self._known[tp, batch] = _rollout_column(self.offer, replica, self.workload)
         return known
 
@@ -164,12 +164,13 @@ def _full_replicas(offer: Offer, market: Market, workload: Workload) -> list[Rep
         admitted = (workload.eta + 1) * workload.samples_per_step // (offer.gpu_count // tp)
         fitting = min(MAX_BATCH, largest_batch(workload, market.gpus[offer.gpu], tp), admitted)
         if fitting >= 1:
-            replicas.append(_replica(offer, market, tp, fitting))
+            replicas.append(replace(_single(offer, market, workload), tp=tp, batch=fitting))
     return replicas
 
 
-def _replica(offer: Offer, market: Market, tp: int, batch: int) -> Replica:
-    return Replica(gpu=market.gpus[offer.gpu], efficiency=market.calibration.of(offer.gpu), tp=tp, batch=batch)
+def _single(offer: Offer, market: Market, workload: Workload) -> Replica:
+    """One GPU of the offer with one running sample: what other replicas are made from."""
+    return Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
 
 
 def _quick_column(ladder: _Ladder, reach: Reach) -> RolloutColumn | None:
@@ -229,7 +230,7 @@ def _trainer_column(wanted: _Gang, market: Market, workload: Workload) -> Traine
         return None
     gang = Gang(
         gpu=gpu,
-        efficiency=market.calibration.of(offer.gpu),
+        efficiency=market.calibration.of(offer.gpu, workload.model),
         nodes=nodes,
         gpus_per_node=offer.gpu_count,
         network_gb_per_s=offer.network_gb_per_s,
