@@ -22,9 +22,12 @@ def require_png(path: Path) -> None:
 
 def require_writable(option: str, path: Path) -> None:
     """Raise ConfigError for a file that cannot be written: found before anything is solved."""
+    is_new = not path.exists()
     try:
         with path.open("ab"):
             pass
+        if is_new:  # a plan that fails leaves no empty file behind
+            path.unlink()
     except OSError as error:
         raise ConfigError(f"{option} {path}: cannot be written: {error.strerror}") from error
 

@@ -94,7 +94,10 @@ def make(
 def _sky_picks(given: "PlanInput", result: "PlanResult") -> "frozenset[OfferId]":
     """Ask SkyPilot's optimizer. What it cannot say is no reason to say nothing."""
     from hexcloud import wiring
+    from hexcloud.adapters.markets.sky_optimizer import is_installed
 
+    if is_installed():
+        say("asking SkyPilot's optimizer ...")
     try:
         return wiring.sky_picks(given.market, result)
     except MarketError as error:

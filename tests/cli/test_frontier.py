@@ -44,5 +44,10 @@ def test_files_that_cannot_be_written_are_wrong_input_before_anything_is_solved(
     require_png(tmp_path / "a.PNG")
     with pytest.raises(ConfigError, match=r"ends in \.png"):
         require_png(tmp_path / "a.jpg")
+    old = tmp_path / "old.html"
+    old.write_text("mine")
+    require_writable("--html", old)
+    require_writable("--html", tmp_path / "new.html")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("old.html", "mine")]
     with pytest.raises(ConfigError, match=r"--html .*cannot be written: No such file"):
         require_writable("--html", tmp_path / "nowhere" / "a.html")
