@@ -45,12 +45,11 @@ def change_in_words(price: "ShadowPrice") -> str:
     return f"saves {usd:.2f} USD/h" if usd >= 0 else f"costs {-usd:.2f} USD/h more"
 
 
-def rules_in_short(price: "ShadowPrice") -> str:
-    """Return the names of a price's rules, the failure domains as their number."""
-    domains = [rule for rule in price.rules if rule.startswith("survive[")]
-    if len(domains) > 1:
-        return f"survive[...] x {len(domains)}"
-    return ", ".join(price.rules)
+def rules_in_short(rules: tuple[str, ...]) -> str:
+    """Return the names of rules, many failure domains as their number."""
+    domains = [rule for rule in rules if rule.startswith("survive[")]
+    others = [rule for rule in rules if rule not in domains]
+    return ", ".join([*others, *([f"survive[...] x {len(domains)}"] if len(domains) > 1 else domains)])
 
 
 def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":
@@ -61,7 +60,7 @@ def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":
     for name in ("rule", "if it were", "the plan"):
         table.add_column(name, overflow="fold")
     for price in prices:
-        table.add_row(rules_in_short(price), price.change, change_in_words(price))
+        table.add_row(rules_in_short(price.rules), price.change, change_in_words(price))
     return table
 
 

@@ -97,7 +97,7 @@ def _machines(planned: "Planned") -> str:
 
 
 def _rules(prices: tuple["ShadowPrice", ...]) -> str:
-    rows = ((rules_in_short(price), price.meaning, price.change, change_in_words(price)) for price in prices)
+    rows = ((rules_in_short(price.rules), price.meaning, price.change, change_in_words(price)) for price in prices)
     return "<h2>What holds it where it is</h2>\n" + _table(("rule", "what it demands", "if it were", "#the plan"), rows)
 
 

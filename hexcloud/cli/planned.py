@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
 from hexcloud.cli.refusals import RefusedError
 from hexcloud.domain.errors import InfeasibleError, MarketError, PlanError
@@ -199,8 +200,15 @@ def _sums(planned: Planned) -> str:
         f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
         f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
+        f"held by     {_held_by(planned)}\n"
         f"solved in   {planned.solve_s:.2f} s"
     )
+
+
+def _held_by(planned: Planned) -> str:
+    rules = rules_in_short(planned.result.plan.allocation.proof.binding)
+    hint = " (--explain says what each costs)" if planned.baselines else ""  # on the market, not in one's own fleet
+    return f"{rules or 'no rule'}{hint}"
 
 
 def _rivals(planned: Planned) -> "RenderableType":

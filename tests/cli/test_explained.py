@@ -41,8 +41,8 @@ def test_every_binding_rule_is_priced_and_shown(planned: Planned, capsys: pytest
 
 
 def test_many_failure_domains_are_one_name() -> None:
-    assert rules_in_short(price("survive[a]", "survive[b]")) == "survive[...] x 2"
-    assert rules_in_short(price("train_rate", "rollout_rate")) == "train_rate, rollout_rate"
+    assert rules_in_short(("survive[a]", "pools", "survive[b]")) == "pools, survive[...] x 2"
+    assert rules_in_short(("train_rate", "survive[a]")) == "train_rate, survive[a]"
 
 
 def test_a_change_is_told_in_dollars() -> None:
