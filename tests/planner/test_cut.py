@@ -95,3 +95,11 @@ def test_two_hundred_machines_of_two_kinds_are_cut_along_the_kinds() -> None:
         links.nodes[name].update(flops=1000.0 if is_dense else 100.0, hbm_gb_per_s=1000.0 if is_dense else 4000.0)
     trainers = bisect(links, 1000 / 1100)
     assert trainers <= frozenset(sorted(links)[: count // 2])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_somebody_trains_in_the_smallest_fleets_and_with_links_that_carry_nothing(count: int, share: float) -> None:
+    links = coloured((count, [0.0] * 3, [(1.0, 1.0)] * count))
+    side = bisect(links, share)
+    assert side and (side == frozenset(links)) == (share == 1.0 or count == 1)
