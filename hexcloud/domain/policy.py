@@ -73,3 +73,10 @@ class Policy(Frozen):
     max_moves_at_once: int = Field(default=2, gt=0)
     """Disruption budget: nodes replaced for money at the same time."""
     replan: ReplanSchedule = ReplanSchedule()
+
+    @property
+    def least_samples_per_s(self) -> float | None:
+        """Throughput that a plan must make: the target, or what the deadline asks for; None when nothing is asked."""
+        if self.objective is Objective.BUDGET_RUN and self.deadline_h is not None and self.run_samples is not None:
+            return self.run_samples / (self.deadline_h * 3600.0)
+        return self.target_samples_per_s

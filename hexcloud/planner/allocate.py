@@ -88,7 +88,7 @@ def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Alloc
     policy = problem.policy
     if policy.budget_usd is None or policy.run_samples is None:
         raise ConfigError("objective budget_run needs budget_usd, and the samples of the run (run_samples)")
-    slowest = 0.0 if policy.deadline_h is None else policy.run_samples / (policy.deadline_h * S_PER_H)
+    slowest = policy.least_samples_per_s or 0.0
     thrift = thriftiest(problem, slowest, max(gap, _FINEST) * _HALF, _held(start))
     if thrift is None:
         raise _infeasible(problem, slowest or _SLOWEST)

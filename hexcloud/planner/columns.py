@@ -11,7 +11,7 @@ from typing import NamedTuple
 from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn, TrainerLayout
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, training
 from hexcloud.estimate.freshness import farthest_s
@@ -24,6 +24,7 @@ MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 BATCH_DIVISORS = (1, 2, 4)
 """Smaller batches make fewer samples but finish each sooner, which a tight staleness bound may need."""
+_SOONER = 0.75
 MAX_TP = 8
 MAX_MICRO_BATCH = 16
 GANG_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -113,7 +114,7 @@ class _Ladder:
 
 
 def _rollout_columns(ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
-    """Columns at the degree that makes most samples per instance, and the best that is quick enough for the target.
+    """Columns at the degree that makes most samples per instance, and those that are quick enough for what is asked.
 
     Ties go to the smaller degree. Slow GPUs need a small batch, or more of them per replica, to finish in time.
     """
@@ -123,13 +124,41 @@ def _rollout_columns(ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
     best = max(full, key=lambda column: (column.samples_per_s, -column.tp))
     batches = sorted({max(1, best.batch // divisor) for divisor in BATCH_DIVISORS})
     columns = [ladder.column(best.tp, batch) for batch in batches]
-    for travel_s in _travels_s(ladder.offer, ladder.market, ladder.workload):
-        reach = Reach(ladder.workload, policy.target_samples_per_s, travel_s)
-        quick = _quick_column(ladder, reach)
-        in_time = [column.samples_per_s for column in columns if reach.has(column)]
-        if quick is not None and quick.samples_per_s > max(in_time, default=0.0):
-            columns.append(quick)
+    target = None if policy.objective is not Objective.MIN_COST else policy.least_samples_per_s
+    columns += _quicker(ladder, columns) if target is None else _quick(ladder, columns, target)
     return sorted(columns, key=lambda column: (column.tp, column.batch))
+
+
+def _quick(ladder: _Ladder, usual: list[RolloutColumn], samples_per_s: float) -> list[RolloutColumn]:
+    """The best columns that are quick enough for a throughput, from each distance of the trainer."""
+    found: list[RolloutColumn] = []
+    for travel_s in _travels_s(ladder.offer, ladder.market, ladder.workload):
+        reach = Reach(ladder.workload, samples_per_s, travel_s)
+        quick = _quick_column(ladder, reach)
+        in_time = [column.samples_per_s for column in (*usual, *found) if reach.has(column)]
+        if quick is not None and quick.samples_per_s > max(in_time, default=0.0):
+            found.append(quick)
+    return found
+
+
+def _quicker(ladder: _Ladder, usual: list[RolloutColumn]) -> list[RolloutColumn]:
+    """Columns that make less than the usual ones but sooner, each at least a quarter sooner than the last.
+
+    Where the throughput is not known beforehand, neither is how quick a column must be.
+    """
+    found: list[RolloutColumn] = []
+    soonest = min(_ready_s(ladder, column) for column in usual)
+    every = [ladder.column(replica.tp, batch) for replica in ladder.full for batch in _halvings(replica.batch)]
+    for column in sorted(every, key=lambda one: (-one.samples_per_s, one.tp)):
+        if _ready_s(ladder, column) <= soonest * _SOONER:
+            found.append(column)
+            soonest = _ready_s(ladder, column)
+    return found
+
+
+def _ready_s(ladder: _Ladder, column: RolloutColumn) -> float:
+    """Seconds from new weights on the machine to a finished sample."""
+    return column.generation_s + rollout.reload_s(ladder.workload, column.tp)
 
 
 @dataclass(frozen=True)
@@ -137,14 +166,11 @@ class Reach:
     """Which columns make samples that are young enough at a target, with the weights `travel_s` away."""
 
     workload: Workload
-    samples_per_s: float | None
-    """None: unknown, so everything is."""
+    samples_per_s: float
     travel_s: float
 
     def has(self, column: RolloutColumn) -> bool:
         """Is the p95 sample of a column young enough?"""
-        if self.samples_per_s is None:
-            return True
         step_s = self.workload.samples_per_step / self.samples_per_s
         return self.travel_s <= farthest_s(self.workload, column.tp, column.generation_s, step_s)
 
@@ -175,8 +201,6 @@ def _single(offer: Offer, market: Market, workload: Workload) -> Replica:
 
 def _quick_column(ladder: _Ladder, reach: Reach) -> RolloutColumn | None:
     """The fastest column, over all degrees and halvings of the batch, whose samples are young enough at the target."""
-    if reach.samples_per_s is None:
-        return None
     found: list[RolloutColumn] = []
     for replica in ladder.full:
         columns = (ladder.column(replica.tp, batch) for batch in _halvings(replica.batch))

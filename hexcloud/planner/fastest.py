@@ -31,6 +31,7 @@ _LEAST_SHARE = 1e-6
 """Of the fastest gang: slower runs are none."""
 _HALVINGS = 20
 """Of the first bound, which only has to be of the right size."""
+_FAR = 0.25
 _HOPES = 3
 """Sites at which a fast plan of few columns is tried before all are."""
 
@@ -46,15 +47,18 @@ def fastest(
     ceiling = min(below, first_ceiling(problem))
     least = ceiling * _LEAST_SHARE
     best = None if start is None else stretched(problem, start, (0.0, ceiling), width)
-    low = ceiling / 2.0 if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
+    # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
+    low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
     while low > least and ceiling - _made(best) > width * ceiling:
         found = _between(problem, low, ceiling, width)
-        is_leap = _made(found) > _made(best) * (1.0 + width)
-        if found is None:
-            ceiling = low
+        is_better = _made(found) > _made(best) * (1.0 + width)
         best = max(best, found, key=_made)
+        # Close to the best is where the proof is, so that is next, unless the best has hardly moved from where it was
+        # looked for: then there is more to be had further up.
+        is_close = found is None or (is_better and _made(found) - low > _FAR * (ceiling - low))
+        ceiling = low if found is None else ceiling
         between = (_made(best) + ceiling) / 2.0
-        low = min(_made(best) * (1.0 + width), between) if is_leap else between
+        low = min(_made(best) * (1.0 + width), between) if is_close and best is not None else between
     return (None if best is None else cheapest(problem, best.samples_per_s, width, best.held)), ceiling
 
 
@@ -85,16 +89,15 @@ def least_usd_per_sample_s(useful: Useful) -> float:
 def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stretched | None:
     """Return a good plan between two throughputs, or None when there is none at the low one."""
     cap = cap_usd_per_hour(problem)
-    trial = raised(trial_at(Useful(problem, low)), cap)
-    sites = [ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap]
-    if not sites:
-        return None
+    trial = trial_at(Useful(problem, low))
     price = least_usd_per_sample_s(trial.useful)
-    hopes = sorted(sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
         return max(fast, key=_made)
+    trial = raised(trial, cap)
+    sites = (ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap)
     plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
     return next((stretched_answer(found, ceiling, width) for found in plans if found.solution.values), None)
 

@@ -24,8 +24,8 @@ NODE_LIMIT = 50_000
 FEW = 60
 """Columns of a first guess."""
 _HAIR = 1e-9
-_FLOOR_GAP = 1e-4
-_FLOOR_NODES = 500
+_FLOOR_GAP = 1e-3
+_FLOOR_NODES = 100
 """The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
 
 
