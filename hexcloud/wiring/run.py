@@ -1,162 +1,32 @@
-"""The only file that knows every adapter. Imports them inside functions, so that a command loads what it uses."""
+"""A run and everything around it: its record, its clock, its machines, its controller, its report."""
 
-import os
 import secrets
 import sys
-import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import RunId
-from hexcloud.domain.market import Market
 from hexcloud.domain.messages import POINTER_FILE
 from hexcloud.domain.metrics import METRICS_FILE
-from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunRecord, RunSpec, RunState
-from hexcloud.domain.target import parse_target
-from hexcloud.domain.workload import Workload
+from hexcloud.wiring.market import believed_market
+from hexcloud.wiring.places import home, open_store
+from hexcloud.wiring.plan import PlanInput
 
 if TYPE_CHECKING:
-    from hexcloud.adapters.markets.trace import Trace
+    from hexcloud.adapters.markets.trace import MarketTrace
     from hexcloud.adapters.run_dir import RunDir
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
     from hexcloud.domain.report import Report
     from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
 
-DEFAULT_TARGET = "20k"
-"""What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
 LOCAL_STEPS_PER_WALL_S = 1.0
 """Speed of the emulated run: a step (256 samples of the tiny task) a second leaves two cores half idle."""
 LOCAL_WEIGHT_BYTES = 540_000.0
 """safetensors file of the embedded default's policy, 133,120 parameters in fp32."""
-LOCAL_MAX_GANG_NODES = 1
-"""The embedded trainer is one process on one node."""
-
-
-@dataclass(frozen=True)
-class PlanInput:
-    """What a plan is made from."""
-
-    market: Market
-    workload: Workload
-    policy: Policy
-
-
-def home() -> Path:
-    """Return the folder of the store and the runs: HEXCLOUD_HOME, or `~/.hexcloud`."""
-    return Path(os.environ.get("HEXCLOUD_HOME") or Path.home() / ".hexcloud").absolute()
-
-
-def open_store() -> "Store":
-    """Open the store, making it when there is none. Raises StoreError."""
-    from hexcloud.adapters.store.sqlite import SqliteStore
-
-    return SqliteStore(home() / "hexcloud.db")
-
-
-def workload_of(spec: RunSpec) -> Workload:
-    """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
-    from hexcloud.adapters.files import find_model, suggest
-    from hexcloud.runtime.tasks import TASKS
-
-    if spec.task not in TASKS:
-        raise ConfigError(f"task: {spec.task!r} is unknown{suggest(spec.task, TASKS)}")
-    if spec.batch % spec.group:
-        raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
-    return Workload(
-        model=find_model(spec.model),
-        prompt_tokens=spec.prompt_tokens,
-        response_tokens=spec.response_tokens,
-        max_response_tokens=max(8192, int(spec.response_tokens * 4)),
-        samples_per_step=spec.batch,
-        group_size=spec.group,
-        eta=spec.eta,
-    )
-
-
-def policy_of(spec: RunSpec, workload: Workload) -> Policy:
-    """Return the policy with the run's own fields over it. Raises ConfigError."""
-    from hexcloud.adapters.files import load_policy
-
-    policy = load_policy(spec.policy)
-    cap = spec.max_usd_per_hour or policy.max_usd_per_hour
-    asked = spec.target or (None if cap or policy.target_samples_per_s else DEFAULT_TARGET)
-    changes: dict[str, object] = {
-        "target_samples_per_s": parse_target(asked, workload) if asked else policy.target_samples_per_s,
-        "max_usd_per_hour": cap,
-        "budget_usd": spec.budget or policy.budget_usd,
-        "clouds": spec.cloud or policy.clouds,
-        "replan": spec.replan or policy.replan,
-    }
-    if changes["target_samples_per_s"] is None:
-        changes["objective"] = Objective.MAX_THROUGHPUT
-    return policy.model_copy(update=changes)
-
-
-def snapshot_input(spec: RunSpec) -> PlanInput:
-    """Return what `hexcloud plan` plans: the bundled snapshot as it stands. Raises ConfigError, MarketError."""
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
-
-    workload = workload_of(spec)
-    policy = policy_of(spec, workload)
-    return PlanInput(market=SnapshotMarket(policy.clouds).market(time.time()), workload=workload, policy=policy)
-
-
-def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
-    """Return what `hexcloud plan --fleet FILE` plans: the user's own machines. No target: they do what they can."""
-    from hexcloud.adapters.files import load_fleet
-
-    workload = workload_of(spec)
-    policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
-    return PlanInput(market=load_fleet(path), workload=workload, policy=policy)
-
-
-def run_input(spec: RunSpec) -> PlanInput:
-    """Return what `hexcloud up` plans first: the same, within what the run's provider can start.
-
-    Raises ConfigError also for what a run needs only later: once stored, a run that cannot go on blocks its name.
-    """
-    from hexcloud.adapters.markets.trace import load_trace
-    from hexcloud.adapters.timer import read_schedule
-
-    given = snapshot_input(spec)
-    if spec.provider != "local":
-        raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
-    if spec.trace is not None:
-        load_trace(spec.trace)
-    read_schedule(given.policy.replan, time.time())
-    if spec.output is not None:
-        _require_writable(Path(spec.output))
-    return PlanInput(
-        market=given.market,
-        workload=given.workload,
-        policy=given.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
-    )
-
-
-def _require_writable(folder: Path) -> None:
-    """Make a folder, and a file in it for a moment. Raises ConfigError: better now than after the last step."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"hexcloud")
-    except OSError as error:
-        raise ConfigError(f"output: {str(folder)!r} cannot be written: {error.strerror}") from error
-
-
-def _absolute(spec: RunSpec) -> RunSpec:
-    """Return a run's spec as it reads from any folder: another process may go on with the run from elsewhere."""
-    from hexcloud.adapters.files import POLICY_SUFFIXES, is_path
-    from hexcloud.adapters.markets.trace import TRACE_SUFFIX
-
-    files = {"output": spec.output}
-    files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
-    files |= {"trace": spec.trace} if spec.trace and is_path(spec.trace, TRACE_SUFFIX) else {}
-    return spec.model_copy(update={field: str(Path(file).absolute()) for field, file in files.items() if file})
 
 
 def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
@@ -180,6 +50,18 @@ def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
         run_dir=str(run_dir),
         output=str(Path(spec.output).absolute()) if spec.output else str(run_dir / "output"),
     )
+
+
+def _absolute(spec: RunSpec) -> RunSpec:
+    """Return a run's spec as it reads from any folder: another process may go on with the run from elsewhere."""
+    from hexcloud.adapters.files import POLICY_SUFFIXES, is_path
+    from hexcloud.adapters.markets.trace_spec import parse_trace
+
+    files = {"output": spec.output}
+    files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
+    absolute = {field: str(Path(file).absolute()) for field, file in files.items() if file}
+    trace = parse_trace(spec.trace).absolute() if spec.trace else None
+    return spec.model_copy(update={**absolute, "trace": trace})
 
 
 def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:
@@ -215,21 +97,20 @@ def run_dir(run: RunRecord) -> "RunDir":
 
 def market_source(run: RunRecord) -> "MarketSource":
     """Return the run's market: the snapshot, with the run's price trace played over it on the run clock."""
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
     from hexcloud.adapters.markets.trace import TraceMarket
 
-    source, trace = SnapshotMarket(run.policy.clouds), _trace(run)
+    source, trace = believed_market(run.policy.clouds), _trace(run)
     return source if trace is None else TraceMarket(source, trace, run.created_wall_s)
 
 
-def _trace(run: RunRecord) -> "Trace | None":
+def _trace(run: RunRecord) -> "MarketTrace | None":
     """Return the run's trace. A run that ends does without one that cannot be read: nothing may keep machines alive."""
-    from hexcloud.adapters.markets.trace import load_trace
+    from hexcloud.adapters.markets.open_trace import open_trace
 
     if run.spec.trace is None:
         return None
     try:
-        return load_trace(run.spec.trace)
+        return open_trace(run.spec.trace)
     except ConfigError:
         if run.state is RunState.STOPPING:
             return None
