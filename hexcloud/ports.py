@@ -1,6 +1,6 @@
 """What the inside needs of the outside. Adapters and the simulator implement these; nothing here has behaviour."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from hexcloud.domain.command import Command
@@ -8,11 +8,13 @@ from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, NodeId, RunId
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.ledger import LedgerEntry
-from hexcloud.domain.market import Market
+from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.policy import ReplanSchedule
+from hexcloud.domain.prices import Held, PriceChange, Refresh, Voucher
+from hexcloud.domain.row import Belief, Part
 from hexcloud.domain.run import RunRecord, RunState
 
 
@@ -37,6 +39,73 @@ class MarketSource(Protocol):
 
     def market(self, now_s: float) -> Market:
         """Return the believed market at this run-clock moment. Raises MarketError."""
+        ...
+
+
+class PriceSource(Protocol):
+    """A catalog or a cloud's own API that lists prices."""
+
+    def fetch(self) -> Iterator[Part]:
+        """Yield the answer of each region as it arrives. A region that fails yields a Part with its problem.
+
+        Never raises for what the outside does wrong: with no credentials, say, one Part for region `*` carries it.
+        """
+        ...
+
+
+class PriceStore(Protocol):
+    """The memory of prices: every accepted change, what waits, who vouched. Raises StoreError when it is gone."""
+
+    def save_part(self, part: Part, beliefs: tuple[Belief, ...]) -> int:
+        """Keep one region's answer: changes of believed rows, rows in quarantine, quotas; return the changes.
+
+        Rows of the same source and region that it no longer lists are recorded as gone. A part with a problem changes
+        nothing but the list of refreshes.
+        """
+        ...
+
+    def current(self) -> tuple[Belief, ...]:
+        """Return the last believed row of every (source, offer) still listed; `as_of` is when it was last confirmed."""
+        ...
+
+    def doubts(self, source: str | None = None) -> tuple[Belief, ...]:
+        """Return the rows of the last answers that were not accepted as they stood, of one source or of all."""
+        ...
+
+    def held(self) -> tuple[Held, ...]:
+        """Return the rows in quarantine."""
+        ...
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Return the last known account limits."""
+        ...
+
+    def history(self, offer_id: OfferId) -> tuple[PriceChange, ...]:
+        """Return every accepted change of an offer's price, all sources, oldest first."""
+        ...
+
+    def refreshes(self) -> tuple[Refresh, ...]:
+        """Return the last refresh of every (source, cloud, region)."""
+        ...
+
+    def vouch(self, voucher: Voucher) -> None:
+        """Remember that the user or a bill confirms an offer."""
+        ...
+
+    def vouchers(self) -> tuple[Voucher, ...]:
+        """Return all of them."""
+        ...
+
+    def save_rate(self, currency: str, usd_per_unit: float, at_s: float) -> None:
+        """Remember what one unit of a currency is worth."""
+        ...
+
+    def rates(self) -> dict[str, float]:
+        """Return USD for one unit of each currency the user gave a rate for."""
+        ...
+
+    def mark(self) -> tuple[object, ...]:
+        """Return a value that differs whenever what a market is made from does. Cheap."""
         ...
 
 

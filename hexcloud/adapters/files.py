@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, Field, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from hexcloud.adapters.catalog_models import FactorFile, GpuNameCatalog, OddCountCatalog, RateCatalog, UsualCatalog
 from hexcloud.domain.calibration import Calibration, Factor
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.frozen import Frozen
@@ -82,12 +83,6 @@ class Machine(Frozen):
     """None: eight per GPU."""
     memory_gib: float | None = Field(default=None, gt=0)
     """None: 64 per GPU."""
-
-
-class FactorFile(Frozen):
-    """What `hexcloud profile` measured: the table `factors` of `catalogs/calibration.yaml`, in a file of its own."""
-
-    factors: tuple[Factor, ...] = ()
 
 
 class _Fleet(RootModel[tuple[Machine, ...]]):
@@ -161,6 +156,29 @@ def save_factor(path: Path, factor: Factor) -> None:
         draft.replace(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def load_usual(root: Path | None = None) -> dict[str, float]:
+    """Read what an accelerator usually costs on demand, USD per hour. Raises ConfigError."""
+    catalog = load_yaml((root or catalog_root()) / "usual.yaml", UsualCatalog)
+    return {price.gpu: price.usd_per_hour for price in catalog.prices}
+
+
+def load_odd_counts(root: Path | None = None) -> dict[str, float]:
+    """Read the machines whose odd number of accelerators is true: instance type -> number. Raises ConfigError."""
+    catalog = load_yaml((root or catalog_root()) / "odd_counts.yaml", OddCountCatalog)
+    return {machine.instance_type: float(machine.count) for machine in catalog.machines}
+
+
+def load_rates(root: Path | None = None) -> dict[str, float]:
+    """Read USD for one unit of each currency, the dollar among them. Raises ConfigError."""
+    catalog = load_yaml((root or catalog_root()) / "fx.yaml", RateCatalog)
+    return {"USD": 1.0} | {rate.currency: rate.usd_per_unit for rate in catalog.rates}
+
+
+def load_gpu_names(root: Path | None = None) -> GpuNameCatalog:
+    """Read how SkyPilot's names of accelerators and ours belong together. Raises ConfigError."""
+    return load_yaml((root or catalog_root()) / "gpu_names.yaml", GpuNameCatalog)
 
 
 def find_model(name: str) -> ModelSpec:

@@ -1,9 +1,12 @@
 """`hexcloud catalog`: the facts that plans are made from."""
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hexcloud.cli import doctor, export, history, refresh, vouch
+from hexcloud.cli.ages import age
 from hexcloud.cli.options import AsJson, Clouds
 from hexcloud.cli.output import console, print_json, say
 
@@ -11,14 +14,25 @@ if TYPE_CHECKING:
     from hexcloud.domain.market import Market
     from hexcloud.domain.offer import Offer
 
-app = typer.Typer(help="Look at offers, GPUs and models.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Read, judge and look at prices, GPUs and models.", no_args_is_help=True, rich_markup_mode=None)
+app.command("refresh", short_help="Read live prices and quotas.")(refresh.refresh)
+app.command("doctor", short_help="Say which rows are not believed, and why.")(doctor.doctor)
+app.command("history", short_help="Show how a price moved.")(history.history)
+app.command("trust", short_help="Believe an offer in quarantine.")(vouch.trust)
+app.command("rate", short_help="Set what a currency is worth.")(vouch.rate)
+app.command("export", short_help="Write SkyPilot's catalog files from ours.")(export.export)
 
 
 @app.command("list")
 def list_offers(
     cloud: Clouds = None,
+    region: Annotated[str | None, typer.Option("--region", help="Only this region (* is any text).")] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="Only offers with this GPU (* is any text).")] = None,
     spot: Annotated[bool, typer.Option("--spot", help="Only spot offers.")] = False,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Only on-demand offers.")] = False,
+    max_usd_per_gpu_hour: Annotated[
+        float | None, typer.Option("--max-usd-per-gpu-hour", help="Only offers at most this dear.", min=0.0)
+    ] = None,
     findings: Annotated[
         bool, typer.Option("--findings", help="List instead the rows that were not believed as they stood.")
     ] = False,
@@ -31,16 +45,20 @@ def list_offers(
     if findings:
         _list_findings(market, as_json)
         return
+    tenure = None if spot == on_demand else ("spot" if spot else "on_demand")
     kept = [
         offer
         for offer in market.offers
-        if (gpu is None or fnmatchcase(offer.gpu.lower(), gpu.lower())) and (not spot or offer.tenure == "spot")
+        if (gpu is None or fnmatchcase(offer.gpu.lower(), gpu.lower()))
+        and (region is None or fnmatchcase(offer.region, region))
+        and tenure in (None, offer.tenure.value)
+        and (max_usd_per_gpu_hour is None or offer.usd_per_gpu_hour <= max_usd_per_gpu_hour)
     ]
     kept.sort(key=lambda offer: (offer.usd_per_gpu_hour, offer.id))
     if not kept:
         _say_nothing_matches(gpu, market)
     if as_json:
-        print_json([offer.model_dump(mode="json") for offer in kept])
+        print_json([_facts(offer) for offer in kept])
     elif kept:
         _table(kept)
 
@@ -58,7 +76,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A GPU, a model, or an offer's id or instance type (* is any text).")],
     as_json: AsJson = False,
 ) -> None:
-    """Show everything known of one GPU, one model, or the offers of a name."""
+    """Show everything known of one GPU, one model, or the offers of a name; of one offer also what each source says."""
     from hexcloud.adapters.files import load_gpus, load_models
 
     facts = {key.lower(): value for key, value in {**load_gpus(), **load_models()}.items()}
@@ -87,25 +105,59 @@ def _show_offers(name: str, as_json: bool) -> None:
         raise ConfigError(
             f"{name!r} is no GPU, model, offer or instance type of the catalog; see `hexcloud catalog list`"
         )
+    if len(offers) > 1:
+        print_json([_facts(offer) for offer in offers]) if as_json else _table(offers)
+        return
+    said = _evidence(offers[0])
     if as_json:
-        print_json([offer.model_dump(mode="json") for offer in offers])
-    elif len(offers) > 1:
-        _table(offers)
-    else:
-        for field, value in offers[0].model_dump(mode="json").items():
-            typer.echo(f"{field:18} {value}")
+        print_json([{**_facts(offers[0]), "evidence": said}])
+        return
+    for field, value in _facts(offers[0]).items():
+        typer.echo(f"{field:22} {value}")
+    for line in said:
+        typer.echo(
+            f"{'says ' + str(line['source']):22} {line['usd_per_hour']:.4g} USD/h, {line['age']} old, {line['outcome']}"
+        )
+
+
+def _evidence(offer: "Offer") -> list[dict[str, str | float]]:
+    """What every source says of an offer, the believed one first, and why each other one lost."""
+    from hexcloud import wiring
+
+    now_s = time.time()
+    return [
+        {
+            "source": said.source,
+            "usd_per_hour": said.usd_per_hour,
+            "as_of": said.as_of.isoformat(),
+            "age": age(now_s - said.as_of.timestamp()),
+            "outcome": reason,
+        }
+        for said, reason in wiring.evidence(offer.id)
+    ]
+
+
+def _facts(offer: "Offer") -> dict[str, object]:
+    """An offer's fields, with the age of its price."""
+    age_s = time.time() - offer.as_of.timestamp()
+    return {
+        **offer.model_dump(mode="json"),
+        "usd_per_gpu_hour": offer.usd_per_gpu_hour,
+        "price_age_h": round(age_s / 3600, 2),
+    }
 
 
 def _market(clouds: list[str] | None) -> "Market":
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
+    from hexcloud import wiring
 
-    return SnapshotMarket(tuple(clouds or ())).market(0.0)
+    return wiring.believed_market(tuple(clouds or ())).market(time.time())
 
 
 def _table(offers: list["Offer"]) -> None:
     from rich.table import Table
 
-    table = Table("offer", "GPUs", "USD/h", "USD/GPU-h", "proven", "as of", box=None)
+    now_s = time.time()
+    table = Table("offer", "GPUs", "USD/h", "USD/GPU-h", "proven", "price age", box=None)
     for offer in offers:
         table.add_row(
             offer.id,
@@ -113,7 +165,7 @@ def _table(offers: list["Offer"]) -> None:
             f"{offer.usd_per_hour:.2f}",
             f"{offer.usd_per_gpu_hour:.3f}",
             "yes" if offer.proven else "no",
-            f"{offer.as_of:%Y-%m-%d}",
+            age(now_s - offer.as_of.timestamp()),
         )
     console().print(table)
 

@@ -47,7 +47,10 @@ Output = Annotated[
     Path | None, typer.Option("--output", help="Folder for the final model.", show_default="in the run's folder")
 ]
 TraceName = Annotated[
-    str | None, typer.Option("--trace", help=f"Price trace: a name, a CSV file, or {NO_TRACE}.", show_default="demo")
+    str | None,
+    typer.Option(
+        "--trace", help=f"Trace: a name, a CSV file, RECORDING[@START][=OFFERS], or {NO_TRACE}.", show_default="demo"
+    ),
 ]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the run.", show_default="main")]
 Resume = Annotated[

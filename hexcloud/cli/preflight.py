@@ -1,4 +1,4 @@
-"""`hexcloud preflight`: can this machine plan, and can it run the local default?"""
+"""`hexcloud preflight`: can this machine plan and run the local default, and do the clouds let us rent a plan?"""
 
 import importlib.util
 import shutil
@@ -7,13 +7,18 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hexcloud.cli.options import AsJson
+from hexcloud.cli.options import AsJson, Model, PolicyName, RunFile, Target
 from hexcloud.cli.output import print_json
 from hexcloud.cli.planned import newest_price
+from hexcloud.cli.spec import spec_of
 from hexcloud.domain.errors import HexcloudError
+
+if TYPE_CHECKING:
+    from hexcloud.domain.run import RunSpec
 
 MIN_MEMORY_GIB = 3.0
 """A trainer and four rollout processes of the local default, about 0.5 GiB each, and the controller."""
@@ -31,9 +36,22 @@ class Check:
     found: str
 
 
-def preflight(as_json: AsJson = False) -> None:
-    """Check this machine, the catalogs and the store. Exit 1 when something would go wrong."""
+def preflight(
+    cloud: Annotated[
+        list[str] | None,
+        typer.Option("--cloud", help="Also check credentials, permissions and quota for a plan on this cloud."),
+    ] = None,
+    model: Model = None,
+    target_throughput: Target = None,
+    policy: PolicyName = None,
+    run: RunFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check this machine, the catalogs and the store, and clouds by name. Exit 1 when something would go wrong."""
+    asked = {"model": model, "target": target_throughput, "policy": policy}
     checks = [_run(name, check) for name, check in _CHECKS.items()]
+    for name in cloud or ():
+        checks += _cloud_checks(name, spec_of(run, {**asked, "cloud": [name]}))
     if as_json:
         print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -50,6 +68,19 @@ def _run(name: str, check: Callable[[], tuple[bool, str]]) -> Check:
         return Check(name, False, str(error))
 
 
+def _cloud_checks(cloud: str, spec: "RunSpec") -> list[Check]:
+    """Ask a cloud's own API about what the plan needs of it."""
+    from hexcloud import wiring
+
+    plan = f"{cloud} plan"
+    try:
+        needs = wiring.cloud_needs(spec)
+    except HexcloudError as error:
+        return [Check(plan, False, str(error))]
+    found = "; ".join(needs.machines)
+    return [Check(plan, True, found), *(Check(*check) for check in wiring.cloud_checks(cloud, needs))]
+
+
 def _python() -> tuple[bool, str]:
     return sys.version_info >= (3, 11), sys.version.split()[0]
 
@@ -60,10 +91,10 @@ def _libraries() -> tuple[bool, str]:
 
 
 def _catalogs() -> tuple[bool, str]:
+    from hexcloud import wiring
     from hexcloud.adapters.files import load_models
-    from hexcloud.adapters.markets.snapshot import SnapshotMarket
 
-    market = SnapshotMarket().market(time.time())
+    market = wiring.believed_market().market(time.time())
     findings = f"{len(market.findings)} rows not believed as they stood"
     found = f"{len(market.offers)} offers of {newest_price(market):%Y-%m-%d}, {findings}, {len(load_models())} models"
     return bool(market.offers), found

@@ -28,6 +28,8 @@ QUOTA_BLOCK_S = 3600.0
 MAX_TRIES = 3
 """Launches that fail for a reason nobody knows, or machines that never come up, before the next offer is tried."""
 MAX_BACK_OFF_S = 60.0
+SOLD_OUT = "sold out"
+"""How the cause of a node begins that its pool refused for want of capacity."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Hands:
         try:
             self.ports.provisioner.launch(node, offer, command_for(node, slot, plan, self.seen, self.ports))
         except CapacityError as error:
-            return self._refused(node, f"sold out: {error}")
+            return self._refused(node, f"{SOLD_OUT}: {error}")
         except QuotaError as error:
             return self._over_quota(node, offer, str(error))
         except CredentialsError as error:

@@ -10,6 +10,10 @@ from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunState
 
 _RUNNING = frozenset({NodeStatus.STARTING, NodeStatus.READY})
+VANISHED = "vanished from the provider"
+UNREGISTERED = "did not register"
+SILENT = "silent"
+"""How the causes of the three kinds of loss begin."""
 OVER = "the run is over"
 """Cause of an end that is no loss: a node whose work is done exits by itself."""
 
@@ -65,16 +69,16 @@ def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool 
     waited_s, timing = patience.waited_s(node, seen), patience.timing
     is_young = node.status is NodeStatus.STARTING and waited_s < timing.visible_s
     if is_listed is False and not is_young:
-        return _gone(node, seen, "vanished from the provider")
+        return _gone(node, seen, VANISHED)
     if node.status is NodeStatus.STARTING:
         if seen.node_view(node.id):
             return node.model_copy(update={"status": NodeStatus.READY, "ready_at_s": seen.now_s})
         if waited_s > timing.start_s:
-            return _moved(node, NodeStatus.LOST, f"did not register within {timing.start_s:.0f} s")
+            return _moved(node, NodeStatus.LOST, f"{UNREGISTERED} within {timing.start_s:.0f} s")
         return node
     silent_s = _silent_s(node, seen, patience)
     bound_s = timing.silent_trainer_s if node.role is Role.TRAINER else timing.silent_rollout_s
-    return _moved(node, NodeStatus.LOST, f"silent for {silent_s:.0f} s") if silent_s > bound_s else node
+    return _moved(node, NodeStatus.LOST, f"{SILENT} for {silent_s:.0f} s") if silent_s > bound_s else node
 
 
 def _silent_s(node: Node, seen: Seen, patience: Patience) -> float:

@@ -3,6 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
+from hexcloud.controller.triggers import ListPrice
 from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.market import Market
@@ -78,8 +79,8 @@ class Memory:
     """The last price known of every offer ever listed."""
     marks: dict[tuple[NodeId, CostKind], Mark] | None = None
     """None until read from the ledger."""
-    baseline: dict[OfferId, float] = field(default_factory=dict)
-    """Prices at the last re-plan: what a price shift is measured against."""
+    baseline: dict[OfferId, ListPrice] = field(default_factory=dict)
+    """List prices at the last re-plan: what a price shift is measured against."""
     unusable: frozenset[OfferId] = frozenset()
     """Offers that no price makes useful, by the last plan."""
     blocked: frozenset[OfferId] = frozenset()

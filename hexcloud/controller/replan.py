@@ -7,7 +7,7 @@ from hexcloud.controller.budget import require_budget
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.observe import Seen, fleet_state
 from hexcloud.controller.report import BASELINES, read_first_price
-from hexcloud.controller.triggers import PriceShift, price_shifts, unusable_offers
+from hexcloud.controller.triggers import ListPrice, PriceShift, list_prices, price_shifts, unusable_offers
 from hexcloud.domain.diff import Judgement
 from hexcloud.domain.errors import PlanError
 from hexcloud.domain.fleet import FleetState
@@ -20,6 +20,7 @@ from hexcloud.planner.problem import Problem
 from hexcloud.planner.worth import Worth
 
 Accepted = tuple[ExecutionPlan, Placement]
+_DOLLAR = "USD"
 _SHIFTS_TOLD = 5
 """A market-wide step moves hundreds of offers; the events name the largest few."""
 
@@ -53,7 +54,7 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
     fleet = fleet_state(
         replace(seen, nodes=tuple(nodes.values())), hands.ports.store.blocks(seen.run.id, seen.now_s), hands.ports
     )
-    memory.baseline = {offer.id: offer.usd_per_hour for offer in seen.market.offers}
+    memory.baseline = list_prices(seen.market)
     try:
         result = make_plan(seen.market, seen.run.workload, seen.run.policy, fleet)
     except PlanError as error:
@@ -146,12 +147,17 @@ def _names(placement: Placement | None) -> frozenset[str]:
     return frozenset(slot.name for slot in placement.slots) if placement else frozenset()
 
 
-def _baseline(seen: Seen) -> dict[OfferId, float]:
-    """After a restart: what the plan in force was made for, and today's prices of all else."""
-    slots = seen.placement.slots if seen.placement else ()
-    return {offer.id: offer.usd_per_hour for offer in seen.market.offers} | {
-        slot.offer_id: slot.usd_per_hour for slot in slots
-    }
+def _baseline(seen: Seen) -> dict[OfferId, ListPrice]:
+    """After a restart: what the plan in force was made for, and today's prices of all else.
+
+    A plan remembers dollars, from which the list price in another currency cannot be told: today's stands in for it.
+    """
+    prices = list_prices(seen.market)
+    for slot in seen.placement.slots if seen.placement else ():
+        today = prices.get(slot.offer_id)
+        if today is None or today.currency == _DOLLAR:
+            prices[slot.offer_id] = ListPrice(slot.usd_per_hour, _DOLLAR)
+    return prices
 
 
 def _shifts(hands: Hands) -> tuple[PriceShift, ...]:

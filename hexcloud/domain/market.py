@@ -14,6 +14,7 @@ from hexcloud.domain.offer import Offer, OfferId
 class Outcome(StrEnum):
     """What the gate did with a catalog row."""
 
+    ACCEPT = "accept"
     FLAG = "flag"
     QUARANTINE = "quarantine"
     REJECT = "reject"
@@ -28,6 +29,8 @@ class Finding(Frozen):
     field: str
     outcome: Outcome
     reason: str
+    rule: str = ""
+    """Short name to group by: `floor_price`, `host_only`, `step`, ..."""
 
 
 class Rejection(Frozen):
@@ -78,6 +81,8 @@ class Quota(Frozen):
 
     key: str
     left: float = Field(ge=0)
+    limit: float | None = Field(default=None, ge=0)
+    """The whole limit; None when only what is left is known."""
 
 
 class Market(Frozen):

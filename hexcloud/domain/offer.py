@@ -57,10 +57,22 @@ class Offer(Frozen):
     """Network of the whole machine, one way, 1e9 bytes/s."""
     usd_per_hour: FiniteFloat = Field(gt=0)
     """Everything that bills while the machine runs, whole machine."""
+    currency: str = "USD"
+    """Of the list price."""
+    usd_per_unit: FiniteFloat = Field(default=1.0, gt=0)
+    """USD for one unit of `currency`, as converted. A new rate is no price shift: compare `list_price`."""
+    zone_name: str | None = None
+    """AWS: the account's own name of the zone, such as `us-east-1a`."""
     stock: int | None = Field(default=None, ge=0)
     """How many can be had now; None when nobody knows."""
     proven: bool = True
     """False when the listing looks like capacity that does not exist (floor price); see `appraise`."""
+    interruptions_per_hour: float | None = Field(default=None, ge=0)
+    """How often a machine of this pool is taken away, learned from our own fleet; None: the calibration's prior."""
+    startup_s: float | None = Field(default=None, ge=0)
+    """From the provider's yes to the first heartbeat, learned; None: the calibration's prior."""
+    placement_score: int | None = Field(default=None, ge=1, le=10)
+    """AWS spot placement score of the place, 10 is best."""
     quota: str | None = None
     """Key of the account quota this machine draws on."""
     quota_units: float = 0.0
@@ -73,6 +85,11 @@ class Offer(Frozen):
     def usd_per_gpu_hour(self) -> float:
         """Price of one GPU for an hour."""
         return self.usd_per_hour / self.gpu_count
+
+    @property
+    def list_price(self) -> float:
+        """Price of the whole machine for an hour in its own currency."""
+        return self.usd_per_hour / self.usd_per_unit
 
     @property
     def domain(self) -> str:

@@ -43,7 +43,7 @@ class RunSpec(Frozen):
     provider: str = "local"
     """Who rents the machines: `local` emulates them on this one."""
     trace: str | None = "demo"
-    """Price trace played over the snapshot: a name in `catalogs/traces/`, a path, or null for none."""
+    """Price trace played over the market: a name in `catalogs/traces/`, `PATH[@START][=OFFERS]`, or null for none."""
     replan: ReplanSchedule | None = None
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)

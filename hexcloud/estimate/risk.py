@@ -8,12 +8,20 @@ _S_PER_H = 3600.0
 
 def interruptions_per_hour(offer: Offer, calibration: Calibration) -> float:
     """Return how often one machine of an offer is taken away per hour; on-demand machines stay."""
-    return calibration.spot_interruptions_per_hour if offer.tenure is Tenure.SPOT else 0.0
+    if offer.tenure is not Tenure.SPOT:
+        return 0.0
+    learned = offer.interruptions_per_hour
+    return calibration.spot_interruptions_per_hour if learned is None else learned
+
+
+def startup_s(offer: Offer, calibration: Calibration) -> float:
+    """Return seconds from the provider's yes to the first heartbeat of one machine."""
+    return calibration.startup_s if offer.startup_s is None else offer.startup_s
 
 
 def availability(offer: Offer, calibration: Calibration) -> float:
     """Return the share of time a slot has a working machine: between losses, a new one has to start."""
-    missing_h = interruptions_per_hour(offer, calibration) * calibration.startup_s / _S_PER_H
+    missing_h = interruptions_per_hour(offer, calibration) * startup_s(offer, calibration) / _S_PER_H
     return 1.0 / (1.0 + missing_h)
 
 
@@ -23,9 +31,9 @@ def gang_loss_share(offer: Offer, nodes: int, calibration: Calibration) -> float
     The whole fleet waits meanwhile, so the expected loss is this share of the plan's rent, USD/h.
     """
     per_hour = interruptions_per_hour(offer, calibration) * nodes
-    return min(1.0, per_hour * (calibration.restart_s + calibration.startup_s) / _S_PER_H)
+    return min(1.0, per_hour * (calibration.restart_s + startup_s(offer, calibration)) / _S_PER_H)
 
 
 def startup_usd(offer: Offer, calibration: Calibration) -> float:
     """Return rent paid from the provider's yes to the first heartbeat of one machine, USD."""
-    return offer.usd_per_hour * calibration.startup_s / _S_PER_H
+    return offer.usd_per_hour * startup_s(offer, calibration) / _S_PER_H

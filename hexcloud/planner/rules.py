@@ -104,11 +104,12 @@ class RuleModel:
         """Return the offer a column uses."""
         return self.problem.offers[column.offer_id]
 
-    def flag(self, machines: Iterable[Term], most: int) -> Variable:
-        """Return a variable that is 1 when any of at most `most` machines is used."""
+    def flag(self, machines: Iterable[Term]) -> Variable:
+        """Return a variable that is 1 when any of these machines is used; a row for each keeps the relaxation tight."""
         used = self.model.add_variable(upper=1.0, integer=True)
-        limit = _MANY if self.elastic else float(most)
-        self.model.add_row(UNNAMED, [*machines, (used, -limit)], upper=0.0)
+        for variable, _ in machines:
+            limit = self.model.upper(variable)
+            self.model.add_row(UNNAMED, [(variable, 1.0), (used, -min(limit, _MANY))], upper=0.0)
         return used
 
     def _pace(self) -> Variable | None:

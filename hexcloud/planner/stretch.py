@@ -1,5 +1,6 @@
 """stretch: the most that given machines make with every rule kept, and what they cost then."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
 def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
     """Return the largest throughput of a range at which machines keep every rule, or None when they never do."""
     few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
-    if len(few.rollout) < len(held.rollout) or not few.gangs:
+    if len(few.rollout) < len(held.rollout) or not few.gangs or _is_over_stock(few, held):
         return None
     site = Site(_anchor(problem, held.gang), few.gangs)
     low, high = between
@@ -51,6 +52,14 @@ def stretched(problem: Problem, held: Held, between: tuple[float, float], width:
     low *= 1.0 - _TOLERANCE
     price = _price(few, held, site, low) if low > 0 else INFINITY
     return Stretched(held, low, price) if price < INFINITY else None
+
+
+def _is_over_stock(few: Problem, held: Held) -> bool:
+    """Is there less of an offer than the machines held? A fixed variable knows no bound."""
+    wanted = Counter({held.gang.offer_id: held.gang.nodes})
+    for column, count in held.rollout:
+        wanted[column.offer_id] += count
+    return any(count > few.stock[name] for name, count in wanted.items())
 
 
 def _anchor(problem: Problem, gang: TrainerColumn) -> Offer:

@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from hexcloud.appraise.row import Row
-from hexcloud.domain.gpu import GpuSpec
+from hexcloud.appraise.known import Known, Seen
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.prices import Held
+from hexcloud.domain.row import Row
 
 SOUND: dict[str, Any] = {
     "cloud": "aws",
@@ -22,6 +24,8 @@ SOUND: dict[str, Any] = {
     "as_of": "2026-07-20",
     "source": "list",
 }
+RATES = {"USD": 1.0, "CNY": 0.14}
+PRICES = [0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e-320, 1e308, 0.001, 4.0, 14.0, 39.99, 40.0, 41.0]
 
 
 @pytest.fixture
@@ -31,34 +35,120 @@ def row() -> Callable[..., Row]:
 
 
 @pytest.fixture
-def gpus() -> dict[str, GpuSpec]:
-    spec = GpuSpec(name="H100", hbm_gib=80, hbm_gb_per_s=3350, bf16_tflops=989, link_gb_per_s=450, source="sheet")
-    return {"H100": spec, "L4": spec.model_copy(update={"name": "L4"})}
+def known() -> Known:
+    """An H100 usually costs 5 USD an hour, and one yuan is 0.14 USD."""
+    return Known(usual_usd_per_gpu_hour={"H100": 5.0, "L4": 0.8}, usd_per_unit=RATES, odd_counts={"trn-6": 6})
 
 
 def _any_row() -> st.SearchStrategy[Row]:
     """Rows as bad as real ones: wrong numbers, clashing places, twins."""
-    price = st.one_of(st.floats(0.01, 1000), st.sampled_from([0.0, -1.0, float("nan"), float("inf"), 0.001, 4.0, 40.0]))
     return st.builds(
         Row,
         cloud=st.sampled_from(["aws", "gcp", "neo"]),
         region=st.sampled_from(["r1", "r2"]),
         zone=st.sampled_from([None, "a", "b"]),
-        instance_type=st.sampled_from(["big", "small"]),
+        instance_type=st.sampled_from(["big", "small", "trn-6"]),
         tenure=st.sampled_from(["on_demand", "spot", "spot", "on_demand", "loan"]),
         gpu=st.sampled_from(["H100", "L4", "H100", "Q9"]),
-        gpu_count=st.sampled_from([1, 8, 8, 12, 0, float("nan"), 2.5]),
+        gpu_count=st.sampled_from([1, 8, 8, 6, 12, 0, float("nan"), 2.5]),
         vcpus=st.just(8),
         memory_gib=st.just(64),
         network_gb_per_s=st.sampled_from([1.25, 1.25, 0.0]),
-        price=price,
-        currency=st.sampled_from(["USD", "USD", "USD", "CNY"]),
+        price=st.one_of(st.floats(0.01, 1000), st.sampled_from(PRICES)),
+        currency=st.sampled_from(["USD", "USD", "USD", "CNY", "ISK"]),
         per=st.sampled_from(["instance", "gpu"]),
+        missing=st.sampled_from(["", "", "", "8 x H100"]),
+        listed=st.sampled_from([None, True, False]),
+        placement_score=st.sampled_from([None, 1, 2, 3, 10, 99]),
         as_of=st.sampled_from(["2026-07-20", "2024-05-01", "soon"]),
         source=st.sampled_from(["list", "tracker"]),
+    )
+
+
+def _wild_row() -> st.SearchStrategy[Row]:
+    """Anything that a Row can hold."""
+    number, text = st.floats(), st.text(max_size=6)
+    return st.builds(
+        Row,
+        cloud=text,
+        region=text,
+        zone=st.none() | text,
+        instance_type=text,
+        tenure=text | st.sampled_from(["spot", "on_demand"]),
+        gpu=text,
+        gpu_count=number | st.sampled_from([1.0, 8.0, 1e300]),
+        vcpus=number | st.just(1.0),
+        memory_gib=number | st.just(1.0),
+        network_gb_per_s=number | st.just(1.0),
+        price=number,
+        currency=text | st.just("USD"),
+        per=st.sampled_from(["instance", "gpu"]),
+        missing=text,
+        listed=st.none() | st.booleans(),
+        placement_score=st.none() | st.integers(),
+        quota=st.none() | text,
+        quota_units=number | st.just(0.0),
+        as_of=text | st.datetimes().map(str) | st.just("0001-01-01T00:00:00+23:59"),
+        source=text,
+        lineage=text,
+    )
+
+
+def _any_known() -> st.SearchStrategy[Known]:
+    """Facts, witnesses, a past and a quarantine that fit some of the rows, and some that fit none."""
+    ids = st.builds(
+        lambda *parts: OfferId("/".join(parts)),
+        st.sampled_from(["aws", "gcp"]),
+        st.sampled_from(["r1", "r2"]),
+        st.sampled_from(["-", "a"]),
+        st.sampled_from(["big", "small"]),
+        st.sampled_from(["on_demand", "spot"]),
+    )
+    price = st.floats(0.01, 1000) | st.sampled_from(PRICES)
+    held = st.builds(
+        Held,
+        offer_id=ids,
+        source=st.just("list"),
+        rule=st.sampled_from(["step", "far_too_cheap"]),
+        reason=st.just("?"),
+        list_price=price,
+        currency=st.sampled_from(["USD", "CNY"]),
+        content=st.sampled_from(["", "old", "new"]),
+        at_s=st.just(0.0),
+    )
+    seen = st.builds(
+        Seen,
+        cloud=st.sampled_from(["aws", "gcp"]),
+        region=st.sampled_from(["r1", "r2"]),
+        instance_type=st.sampled_from(["big", "small"]),
+        tenure=st.sampled_from(["on_demand", "spot"]),
+        gpu_count=st.sampled_from([8, 12, float("nan")]),
+        usd_per_hour=price,
+        lineage=st.sampled_from(["", "list", "other"]),
+    )
+    return st.builds(
+        Known,
+        usual_usd_per_gpu_hour=st.sampled_from([{}, {"H100": 5.0, "L4": 0.8}, {"H100": float("nan")}]),
+        usd_per_unit=st.sampled_from([RATES, {}, {"USD": 1.0, "CNY": float("nan")}, {"USD": float("inf")}]),
+        odd_counts=st.just({"trn-6": 6}),
+        last=st.dictionaries(st.tuples(st.just("list"), ids), st.tuples(price, st.sampled_from(["USD", "CNY", "ISK"]))),
+        held=st.lists(held, max_size=4).map(tuple),
+        seen=st.lists(seen, max_size=4).map(tuple),
+        vouched=st.frozensets(st.tuples(ids, st.sampled_from(["*", "step", "impossible_count"])), max_size=3),
+        proven=st.frozensets(ids, max_size=3),
     )
 
 
 @pytest.fixture(scope="session")
 def any_row() -> st.SearchStrategy[Row]:
     return _any_row()
+
+
+@pytest.fixture(scope="session")
+def wild_row() -> st.SearchStrategy[Row]:
+    return _wild_row()
+
+
+@pytest.fixture(scope="session")
+def any_known() -> st.SearchStrategy[Known]:
+    return _any_known()

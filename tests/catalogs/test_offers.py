@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hexcloud.adapters.files import catalog_root, load_gpus
+from hexcloud.adapters.files import catalog_root, load_gpus, load_odd_counts, load_rates, load_usual
 from hexcloud.adapters.markets.snapshot import COLUMNS, SnapshotMarket, read_rows
-from hexcloud.appraise.gate import gate
-from hexcloud.appraise.row import Row
+from hexcloud.appraise.gate import findings_of, gate, offers_of
+from hexcloud.appraise.known import Known
 from hexcloud.domain.market import Outcome
+from hexcloud.domain.row import Row
 
 FILES = sorted((catalog_root() / "offers").glob("*.csv"))
 PUBLIC_ROWS = Path(__file__).parents[2].parent / "shared" / "data" / "skypilot-catalog"
@@ -107,22 +108,21 @@ def _public(path: Path) -> list[Row]:
         ]
 
 
-def test_known_defects_of_public_rows_never_pass(public_rows: list[Row]) -> None:
-    gpus = load_gpus()
-    gpus = {**gpus, **{row.gpu: gpus["H100"] for row in public_rows}}
-    believed = gate(public_rows, gpus)
-    assert len(believed.offers) > 3000
-    assert all(offer.usd_per_hour > 0 for offer in believed.offers)
-    assert not [offer for offer in believed.offers if offer.cloud == "azure" and offer.gpu_count in {6, 12}]
-    floor = [
-        offer for offer in believed.offers if offer.instance_type == "p5en.48xlarge" and "apse3" in str(offer.zone)
-    ]
+@pytest.fixture
+def known() -> Known:
+    return Known(usual_usd_per_gpu_hour=load_usual(), usd_per_unit=load_rates(), odd_counts=load_odd_counts())
+
+
+def test_known_defects_of_public_rows_never_pass(public_rows: list[Row], known: Known) -> None:
+    offers = offers_of(gate(public_rows, known))
+    assert len(offers) > 3000
+    assert all(offer.usd_per_hour > 0 for offer in offers)
+    assert not [offer for offer in offers if offer.cloud == "azure" and offer.gpu_count in {6, 12}]
+    floor = [offer for offer in offers if offer.instance_type == "p5en.48xlarge" and "apse3" in str(offer.zone)]
     assert floor and not any(offer.proven for offer in floor if offer.tenure == "spot")
 
 
-def test_few_good_public_rows_are_refused(public_rows: list[Row]) -> None:
-    gpus = load_gpus()
-    gpus = {**gpus, **{row.gpu: gpus["H100"] for row in public_rows}}
+def test_few_good_public_rows_are_refused(public_rows: list[Row], known: Known) -> None:
     priced = [row for row in public_rows if row.price > 0]
-    refused = [found for found in gate(priced, gpus).findings if found.outcome is not Outcome.FLAG]
+    refused = [found for found in findings_of(gate(priced, known)) if found.outcome is not Outcome.FLAG]
     assert len(refused) < 0.03 * len(priced)

@@ -35,12 +35,6 @@ Cli = Callable[..., Said]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HEXCLOUD_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def cli(home: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     def run(*arguments: str) -> Said:
         code = main(list(arguments))

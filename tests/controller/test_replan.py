@@ -1,8 +1,14 @@
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import pytest
+
+from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.event import Event
+from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Policy
+from hexcloud.ports import MarketSource
 from hexcloud.simulator.capacity import CapacityStep
 from hexcloud.simulator.prices import PriceStep
 from hexcloud.simulator.simulation import Script, Simulation
@@ -50,3 +56,38 @@ def test_when_no_plan_is_possible_the_old_one_is_kept(controller_of: ControllerO
     assert any(reason.startswith("no plan: ") for reason in reasons)
     assert sim.store.plan(sim.run.id) is not None
     assert sim.cloud.running(), "what was rented on demand goes on"
+
+
+@dataclass(frozen=True)
+class YuanMarket:
+    """The same offers listed in yuan, of which a dollar buys fewer from one moment on."""
+
+    dollars: MarketSource
+    rate_falls_at_s: float
+
+    def market(self, now_s: float) -> Market:
+        market = self.dollars.market(now_s)
+        usd_per_unit = 0.2 if now_s < self.rate_falls_at_s else 0.1
+        rate = {"currency": "CNY", "usd_per_unit": usd_per_unit}
+        offers = tuple(
+            offer.model_copy(update={**rate, "usd_per_hour": 5 * offer.usd_per_hour * usd_per_unit})
+            for offer in market.offers
+        )
+        return market.model_copy(update={"offers": offers})
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_fall_of_the_exchange_rate_is_no_price_shift(ports_of: Callable[..., Ports], restarts: bool) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    ports = ports_of(sim)
+    ports = replace(ports, market=YuanMarket(ports.market, ports.clock.now_s() + 150.0))
+    controller = Controller(sim.run, ports)
+    for turn in range(60):
+        if restarts and turn == 50:
+            controller = Controller(sim.run, ports)
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    assert ports.market.market(ports.clock.now_s()).offers[0].usd_per_unit == 0.1
+    told = [event.fields.get("trigger") for _, event in sim.store.events(sim.run.id) if event.kind == "replan"]
+    assert told == ["start"]
+    assert not [event for _, event in sim.store.events(sim.run.id) if event.kind == "price_shift"]

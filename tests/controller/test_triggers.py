@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hexcloud.controller.triggers import price_shifts, unusable_offers
+from hexcloud.controller.triggers import list_prices, price_shifts, unusable_offers
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.simulator.world import small_market
 
@@ -19,7 +20,22 @@ def priced(**changes: float) -> Market:
     return MARKET.model_copy(update={"offers": offers})
 
 
-BASELINE = {offer.id: offer.usd_per_hour for offer in MARKET.offers}
+def in_yuan(usd_per_unit: float, factor: float = 1.0) -> Market:
+    """The same market, listed in yuan at 7 for a dollar of plan time."""
+    offers = tuple(
+        offer.model_copy(
+            update={
+                "currency": "CNY",
+                "usd_per_unit": usd_per_unit,
+                "usd_per_hour": 7 * offer.usd_per_hour * factor * usd_per_unit,
+            }
+        )
+        for offer in MARKET.offers
+    )
+    return MARKET.model_copy(update={"offers": offers})
+
+
+BASELINE = list_prices(MARKET)
 
 
 def moved(market: Market, unusable: frozenset[str] = frozenset()) -> set[str]:
@@ -43,6 +59,27 @@ def test_an_offer_that_no_price_makes_useful_is_left_out() -> None:
 
 def test_a_pool_that_was_not_listed_at_the_last_replan_has_no_shift() -> None:
     assert price_shifts({}, priced(ours=2.0), frozenset({OURS}), frozenset(), 0.1) == ()
+
+
+@given(st.floats(0.001, 100.0))
+def test_a_new_exchange_rate_is_no_price_shift(usd_per_unit: float) -> None:
+    planned = list_prices(in_yuan(1 / 7))
+    assert price_shifts(planned, in_yuan(usd_per_unit), frozenset({OURS}), frozenset(), 0.1) == ()
+
+
+def test_a_shift_in_another_currency_is_told_in_dollars_of_now() -> None:
+    planned = list_prices(in_yuan(1 / 7))
+    ours = next(
+        shift
+        for shift in price_shifts(planned, in_yuan(0.2, factor=1.5), frozenset({OURS}), frozenset(), 0.1)
+        if shift.is_ours
+    )
+    assert ours.after / ours.before == pytest.approx(1.5)
+    assert ours.after == pytest.approx(MARKET.offers[0].usd_per_hour * 7 * 1.5 * 0.2)
+
+
+def test_an_offer_that_changed_its_currency_has_no_plan_time_price() -> None:
+    assert price_shifts(BASELINE, in_yuan(0.5), frozenset({OURS}), frozenset(), 0.1) == ()
 
 
 @given(st.floats(0.91, 1.09), st.floats(0.91, 1.09))

@@ -16,15 +16,17 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 HOMES = {
     "highspy": ("planner/milp.py",),
     "networkx": ("planner/links.py",),
-    "matplotlib": ("cli/chart.py",),
+    "pandas": ("adapters/markets/",),
+    "matplotlib": ("cli/chart.py", "cli/plot.py"),
     "apscheduler": ("adapters/timer.py",),
     "sqlalchemy": ("adapters/store/",),
     "yaml": ("adapters/files.py",),
     "torch": ("runtime/trainer", "runtime/loss", "runtime/weights", "runtime/checkpoint", "adapters/engines/embedded"),
     "transformers": ("runtime/trainer", "runtime/weights"),
     "sky": ("adapters/markets/sky_optimizer.py", "adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
-    "boto3": ("adapters/clouds/aws.py",),
-    "google": ("adapters/clouds/gcp.py",),
+    "boto3": ("adapters/clouds/aws",),
+    "botocore": ("adapters/clouds/aws",),
+    "google": ("adapters/clouds/gcp",),
     "httpx": ("adapters/", "runtime/"),
     "fastapi": ("adapters/engines/embedded", "runtime/coordinator", "server"),
     "typer": ("cli/",),
@@ -44,7 +46,7 @@ IMPURE_MODULES = {
 }
 # Shields file descriptor 1 from the solver's banner.
 IMPURE_ALLOWED = {("planner/milp.py", "os")}
-HEAVY = {"torch", "sky", "boto3", "google.cloud", "sglang", "highspy", "sqlalchemy", "networkx", "matplotlib"}
+HEAVY = {"torch", "sky", "boto3", "google.cloud", "sglang", "highspy", "sqlalchemy", "networkx", "pandas", "matplotlib"}
 BANNED_NAMES = {"utils", "common", "helpers", "base", "manager"}
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40

@@ -2,10 +2,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer
+from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
@@ -61,3 +62,19 @@ def test_a_small_batch_stays_where_slots_count_and_goes_where_they_do_not(
     contest = Contest(Useful(problem, 60.0), np.arange(len(problem.rollout)), ())
     assert len(undominated(contest)) > 1
     assert len(undominated(replace(contest, counts_slots=False))) == 1
+
+
+@pytest.mark.skipif("startup_s" not in Offer.model_fields, reason="offers do not know yet what their pools have taught")
+@pytest.mark.parametrize("learned", [{"startup_s": 3000.0}, {"interruptions_per_hour": 2.0}])
+def test_a_cheaper_twin_that_starts_slowly_or_is_lost_often_wins_nothing(
+    make_offer: MakeOffer,
+    make_market: MakeMarket,
+    workload: Workload,
+    policy: Policy,
+    learned: dict[str, float],
+) -> None:
+    known, spot = make_offer("lean8", 8.99, tenure=Tenure.SPOT).model_copy(update=learned), {"tenure": Tenure.SPOT}
+    twin = make_offer("lean8", 9.0, **spot).model_copy(
+        update={"id": "acme/us-one/a/lean8x/spot", "instance_type": "lean8x"}
+    )
+    assert len(kept(problem_of(make_market(known, twin), workload, policy), 100.0)) == 2

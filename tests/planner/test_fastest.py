@@ -1,13 +1,19 @@
+from dataclasses import replace
 from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.fastest import fastest, first_ceiling
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import cheapest, held_in
+from tests.planner.oracle import FEWER, Makers, problems
 
 
 def problem_of(market: Market, workload: Workload, policy: Policy, cap: float | None = 40.0) -> Problem:
@@ -43,6 +49,23 @@ def test_what_was_the_fastest_is_where_the_next_search_starts(
     again, as_before = fastest(problem, 1e-3, start=held_in(first))
     assert again is not None
     assert abs(as_before - ceiling) <= 2e-3 * ceiling
+
+
+@given(st.data())
+@FEWER
+def test_a_start_that_can_no_longer_be_had_changes_nothing(makers: Makers, data: st.DataObject) -> None:
+    problem = data.draw(problems(makers, Objective.MAX_THROUGHPUT))
+    first, _ = fastest(problem, 1e-3)
+    if first is None:
+        return
+    offers = tuple(
+        offer.model_copy(update={"stock": data.draw(st.sampled_from([0, 1, offer.stock]))})
+        for offer in problem.market.offers
+    )
+    later = replace(problem, market=problem.market.model_copy(update={"offers": offers}))
+    fresh, warm = fastest(later, 1e-3), fastest(later, 1e-3, start=held_in(first))
+    assert (fresh[0] is None) == (warm[0] is None)
+    assert warm[1] == pytest.approx(fresh[1], rel=2e-3)
 
 
 def test_nothing_is_fast_enough_where_nothing_is_cheap_enough(

@@ -10,14 +10,18 @@ from hexcloud.adapters.files import (
     load_calibration,
     load_gpus,
     load_network,
+    load_odd_counts,
+    load_rates,
+    load_usual,
     suggest,
 )
-from hexcloud.appraise.gate import gate
+from hexcloud.appraise.gate import findings_of, gate, offers_of
+from hexcloud.appraise.known import Known
 from hexcloud.appraise.merge import merge
-from hexcloud.appraise.row import Row
 from hexcloud.domain.calibration import Factor
 from hexcloud.domain.errors import ConfigError, MarketError
 from hexcloud.domain.market import Market
+from hexcloud.domain.row import Row
 
 COLUMNS = (
     "region",
@@ -65,19 +69,26 @@ class SnapshotMarket:
             self._market = self._read(now)
         return self._market.model_copy(update={"as_of": now})
 
+    def _facts(self) -> Known:
+        return Known(
+            usual_usd_per_gpu_hour=load_usual(self._root),
+            usd_per_unit=load_rates(self._root),
+            odd_counts=load_odd_counts(self._root),
+        )
+
     def _read(self, now: datetime) -> Market:
         """Judge all clouds together, whichever are asked for: what is usual must not depend on the question."""
         try:
             gpus = load_gpus(self._root)
             rows = [row for cloud in self._known for row in read_rows(self._root / "offers" / f"{cloud}.csv")]
-            believed = gate(rows, gpus)
+            beliefs = gate(rows, self._facts())
             return Market(
                 as_of=now,
-                offers=tuple(offer for offer in merge(believed.offers) if offer.cloud in self._clouds),
+                offers=tuple(offer for offer in merge(offers_of(beliefs)) if offer.cloud in self._clouds),
                 gpus=gpus,
                 network=load_network(self._root),
                 calibration=load_calibration(self._root).with_factors(self._factors),
-                findings=tuple(found for found in believed.findings if found.row.split("/", 1)[0] in self._clouds),
+                findings=tuple(found for found in findings_of(beliefs) if found.row.split("/", 1)[0] in self._clouds),
             )
         except (OSError, UnicodeError, csv.Error, ConfigError) as error:
             raise MarketError(f"catalog {self._root}: {error}") from error

@@ -12,11 +12,12 @@ back      their stock is the source's own again
 
 import csv
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from pydantic import Field, field_validator
 
@@ -59,10 +60,11 @@ class TraceEvent(Frozen):
 
 
 class Trace(Frozen):
-    """All events of a run in order of time; those of one moment in order of the file."""
+    """A trace that somebody wrote: all events of a run in order of time. Implements MarketTrace."""
 
     name: str
     events: tuple[TraceEvent, ...]
+    """Those of one moment in order of the file."""
 
     @field_validator("events")
     @classmethod
@@ -78,19 +80,62 @@ class Trace(Frozen):
         last = self._last(offer_id, at_s, (TraceKind.SOLD_OUT, TraceKind.BACK))
         return last is not None and last.kind is TraceKind.SOLD_OUT
 
-    def price_event(self, offer_id: OfferId, at_s: float) -> TraceEvent | None:
-        """Return the event that sets an offer's price at a moment; None while the source's own price holds."""
-        return self._last(offer_id, at_s, (TraceKind.PRICE,))
+    def price(self, offer: Offer, at_s: float) -> "TracePrice | None":
+        """Return what an offer costs at a moment; None while the source's own price holds."""
+        event = self._last(offer.id, at_s, (TraceKind.PRICE,))
+        if event is None:
+            return None
+        return TracePrice(event.usd_per_hour or offer.usd_per_hour * (event.factor or 1.0), event.at_s)
+
+    def unmet(self, offers: tuple[Offer, ...]) -> tuple[str, ...]:
+        """Return the patterns that meet no offer."""
+        patterns = sorted({event.offer for event in self.events})
+        return tuple(one for one in patterns if not any(fnmatchcase(offer.id, one) for offer in offers))
 
     def _last(self, offer_id: OfferId, at_s: float, kinds: tuple[TraceKind, ...]) -> TraceEvent | None:
         past = (event for event in reversed(self.events) if event.at_s <= at_s and event.kind in kinds)
         return next((event for event in past if event.touches(offer_id)), None)
 
 
+class TracePrice(NamedTuple):
+    """What a trace makes an offer cost."""
+
+    usd_per_hour: float
+    true_at_s: float
+    """When it was true, run-clock seconds since the run began; negative before that."""
+    proven: bool | None = None
+    """None: as the source says."""
+
+
+class MarketTrace(Protocol):
+    """What happens to prices and capacity during a run, made up or recorded. Run-clock seconds since the run began."""
+
+    @property
+    def name(self) -> str:
+        """What a reader calls it."""
+        ...
+
+    def price(self, offer: Offer, at_s: float) -> TracePrice | None:
+        """Return what an offer costs at a moment; None while the source's own price holds."""
+        ...
+
+    def is_sold_out(self, offer_id: OfferId, at_s: float) -> bool:
+        """Does the provider refuse new machines of this offer at a moment?"""
+        ...
+
+    def preemptions(self, from_s: float, to_s: float) -> Sequence[TraceEvent]:
+        """Return the preemptions in (from_s, to_s], in order."""
+        ...
+
+    def unmet(self, offers: tuple[Offer, ...]) -> tuple[str, ...]:
+        """Return what the trace names and no offer has: a misspelt id, or a cloud that was not asked for."""
+        ...
+
+
 class TraceMarket:
     """A market source with a trace played over it. Implements MarketSource."""
 
-    def __init__(self, source: MarketSource, trace: Trace, origin_s: float) -> None:
+    def __init__(self, source: MarketSource, trace: MarketTrace, origin_s: float) -> None:
         """`origin_s` is the run clock at the run's beginning, seconds since the epoch."""
         self._source = source
         self._trace = trace
@@ -105,28 +150,26 @@ class TraceMarket:
 
     def _shifted(self, offer: Offer, at_s: float) -> Offer:
         update: dict[str, object] = {}
-        event = self._trace.price_event(offer.id, at_s)
-        if event is not None:
-            update["usd_per_hour"] = event.usd_per_hour or offer.usd_per_hour * (event.factor or 1.0)
-            update["as_of"] = datetime.fromtimestamp(self._origin_s + event.at_s, UTC)
+        price = self._trace.price(offer, at_s)
+        if price is not None:
+            update["usd_per_hour"] = price.usd_per_hour
+            update["as_of"] = datetime.fromtimestamp(self._origin_s + price.true_at_s, UTC)
             update["source"] = f"trace {self._trace.name}"
+            update["proven"] = offer.proven if price.proven is None else price.proven
         if self._trace.is_sold_out(offer.id, at_s):
             update["stock"] = 0
         return offer.model_copy(update=update) if update else offer
 
     def _idle_events(self, offers: tuple[Offer, ...]) -> tuple[Finding, ...]:
-        """An event that meets no offer is most likely a misspelt id, or of a cloud that was not asked for."""
-        patterns = sorted({event.offer for event in self._trace.events})
         return tuple(
             Finding(
                 source=f"trace {self._trace.name}",
-                row=pattern,
+                row=named,
                 field="offer",
                 outcome=Outcome.FLAG,
                 reason="no offer of this market has such an id; the event does nothing",
             )
-            for pattern in patterns
-            if not any(fnmatchcase(offer.id, pattern) for offer in offers)
+            for named in self._trace.unmet(offers)
         )
 
 

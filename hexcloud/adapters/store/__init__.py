@@ -1,5 +1,6 @@
-"""The run's memory in one SQLite file. The only package that knows SQLAlchemy."""
+"""The memory of runs and prices in one SQLite file. The only package that knows SQLAlchemy."""
 
+from hexcloud.adapters.store.prices import SqlitePrices
 from hexcloud.adapters.store.sqlite import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqlitePrices", "SqliteStore"]

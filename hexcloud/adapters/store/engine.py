@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
-from sqlalchemy import URL, Connection, Engine, create_engine, event, insert, inspect, select
+from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -34,6 +34,17 @@ def engine_of(path: Path) -> Engine:
     return engine
 
 
+def open_engine(path: Path) -> Engine:
+    """Return the engine of a file whose folder and tables exist now. Raises StoreError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: {error}") from error
+    engine = engine_of(path.resolve())
+    prepare_schema(engine)
+    return engine
+
+
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """Open a transaction that sees one moment of the file and blocks nobody. Raises StoreError."""
@@ -49,21 +60,28 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def prepare_schema(engine: Engine) -> None:
-    """Create what is missing. Raises StoreError when the file was made by a newer hexcloud."""
+    """Create or add what is missing. Raises StoreError when the file was made by a newer hexcloud."""
     with reading(engine) as connection:
         version = _version(connection)
-    if version is None:
+    if version is None or version < VERSION:
         with writing(engine) as connection:
-            version = _version(connection)
-            if version is None:
-                METADATA.create_all(connection)
-                connection.execute(insert(SCHEMA).values(version=VERSION))
-                version = VERSION
+            version = _upgrade(connection)
     if version > VERSION:
         raise StoreError(
             f"{engine.url.database}: written by a newer hexcloud (schema {version}, this one knows {VERSION}); "
             "upgrade hexcloud or choose another run folder"
         )
+
+
+def _upgrade(connection: Connection) -> int:
+    """Bring the tables up to date; every change so far only added tables. Returns the version now there."""
+    version = _version(connection)
+    if version is not None and version >= VERSION:
+        return version
+    METADATA.create_all(connection)
+    connection.execute(delete(SCHEMA))
+    connection.execute(insert(SCHEMA).values(version=VERSION))
+    return VERSION
 
 
 def _version(connection: Connection) -> int | None:

@@ -2,8 +2,8 @@
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-VERSION = 1
-"""Raised by every change that an older hexcloud cannot read."""
+VERSION = 2
+"""Raised by every change of the tables. 2: prices."""
 
 METADATA = MetaData()
 
@@ -70,4 +70,87 @@ VIEWS = Table(
     METADATA,
     Column("run_id", String, ForeignKey("runs.id"), primary_key=True),
     Column("body", Text, nullable=False),
+)
+
+PRICES = Table(
+    "prices",
+    METADATA,
+    Column("source", String, primary_key=True),
+    Column("offer_id", String, primary_key=True),
+    Column("cloud", String, nullable=False),
+    Column("region", String, nullable=False),
+    Column("list_price", Float, nullable=False),
+    Column("currency", String, nullable=False),
+    Column("confirmed_s", Float, nullable=False),
+    Column("body", Text, nullable=False),
+)
+"""What is believed now of every listed offer, one row per source. `body` is a Belief."""
+
+PRICE_CHANGES = Table(
+    "price_changes",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("source", String, nullable=False),
+    Column("offer_id", String, nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("confirmed_s", Float, nullable=False),
+    Column("list_price", Float),
+    Column("currency", String, nullable=False),
+    Column("usd_per_hour", Float),
+    Index("price_changes_by_offer", "offer_id", "source", "number"),
+)
+"""Never changed but for `confirmed_s` of the newest row. No price: the source no longer lists the offer."""
+
+DOUBTS = Table(
+    "doubts",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("source", String, nullable=False),
+    Column("cloud", String, nullable=False),
+    Column("region", String, nullable=False),
+    Column("offer_id", String, nullable=False),
+    Column("outcome", String, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("content", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("doubts_by_source", "source", "cloud", "region"),
+)
+"""Rows of each region's last answer that were not accepted as they stood. `body` is a Belief."""
+
+REFRESHES = Table(
+    "refreshes",
+    METADATA,
+    Column("source", String, primary_key=True),
+    Column("cloud", String, primary_key=True),
+    Column("region", String, primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("good_s", Float),
+    Column("rows", Integer, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("short_prices", Integer, nullable=False),
+    Column("short_content", String, nullable=False),
+)
+
+QUOTAS = Table(
+    "quotas",
+    METADATA,
+    Column("key", String, primary_key=True),
+    Column("at_s", Float, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+VOUCHERS = Table(
+    "vouchers",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("offer_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+RATES = Table(
+    "rates",
+    METADATA,
+    Column("currency", String, primary_key=True),
+    Column("usd_per_unit", Float, nullable=False),
+    Column("at_s", Float, nullable=False),
 )

@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Row, Select, Table, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
-from hexcloud.adapters.store.engine import engine_of, prepare_schema, reading, writing
+from hexcloud.adapters.store.engine import open_engine, reading, writing
 from hexcloud.adapters.store.schema import BLOCKS, EVENTS, LEDGER, NODES, PLANS, RUNS, VIEWS
-from hexcloud.domain.errors import StoreError
 from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, RunId
 from hexcloud.domain.ledger import LedgerEntry
@@ -25,13 +24,8 @@ class SqliteStore:
     """Implements ports.Store. Any number of processes may read while one writes; every failure is a StoreError."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"{path}: {error}") from error
+        self._engine = open_engine(path)
         self.path = path.resolve()
-        self._engine = engine_of(self.path)
-        prepare_schema(self._engine)
 
     def close(self) -> None:
         """Close the connections of this process; the next call opens new ones."""

@@ -76,6 +76,21 @@ def test_untrue_lines_become_findings_and_leave_the_rest_alone(own_catalog: Path
     ]
 
 
+def test_the_catalogs_own_facts_judge_its_rows(own_catalog: Path) -> None:
+    line = "moon,,{},on_demand,H100,{},96,768,50,{},,,2026-07-20,rumour\n"
+    with (own_catalog / "offers" / "aws.csv").open("a") as file:
+        file.write(line.format("rocket", 8, 0.9))
+        file.write(line.format("sled", 12, 40.0))
+    found = {one.row: one.rule for one in SnapshotMarket(root=own_catalog).market(NOW_S).findings if "moon" in one.row}
+    assert found == {
+        "aws/moon/-/rocket/on_demand": "far_too_cheap",
+        "aws/moon/-/sled/on_demand": "impossible_count",
+    }
+    odd = own_catalog / "odd_counts.yaml"
+    odd.write_text(odd.read_text() + "  - {instance_type: sled, count: 12, source: a test}\n")
+    assert SnapshotMarket(root=own_catalog).market(NOW_S).offer("aws/moon/-/sled/on_demand") is not None
+
+
 def test_a_catalog_that_cannot_be_read_is_a_market_error(own_catalog: Path) -> None:
     (own_catalog / "gpus.yaml").write_text("gpus: [")
     with pytest.raises(MarketError, match=r"gpus\.yaml: not valid YAML"):

@@ -1,0 +1,153 @@
+"""What a plan is made from: the user's words, the catalog's facts and the believed market."""
+
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.market import Market
+from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.run import RunSpec
+from hexcloud.domain.target import parse_target
+from hexcloud.domain.workload import Workload
+from hexcloud.wiring.market import believed_market, measured_factors
+
+if TYPE_CHECKING:
+    from hexcloud.controller.needs import CloudNeeds
+    from hexcloud.domain.offer import OfferId
+    from hexcloud.domain.plan import PlanResult
+
+DEFAULT_TARGET = "20k"
+"""What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
+LOCAL_MAX_GANG_NODES = 1
+"""The embedded trainer is one process on one node."""
+
+
+@dataclass(frozen=True)
+class PlanInput:
+    """What a plan is made from."""
+
+    market: Market
+    workload: Workload
+    policy: Policy
+
+
+def workload_of(spec: RunSpec) -> Workload:
+    """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
+    from hexcloud.adapters.files import find_model, suggest
+    from hexcloud.runtime.tasks import TASKS
+
+    if spec.task not in TASKS:
+        raise ConfigError(f"task: {spec.task!r} is unknown{suggest(spec.task, TASKS)}")
+    if spec.batch % spec.group:
+        raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
+    return Workload(
+        model=find_model(spec.model),
+        prompt_tokens=spec.prompt_tokens,
+        response_tokens=spec.response_tokens,
+        max_response_tokens=max(8192, int(spec.response_tokens * 4)),
+        samples_per_step=spec.batch,
+        group_size=spec.group,
+        eta=spec.eta,
+    )
+
+
+def policy_of(spec: RunSpec, workload: Workload) -> Policy:
+    """Return the policy with the run's own fields over it. Raises ConfigError."""
+    from hexcloud.adapters.files import load_policy
+
+    policy = load_policy(spec.policy)
+    cap = spec.max_usd_per_hour or policy.max_usd_per_hour
+    asked = spec.target or (None if cap or policy.target_samples_per_s else DEFAULT_TARGET)
+    changes: dict[str, object] = {
+        "target_samples_per_s": parse_target(asked, workload) if asked else policy.target_samples_per_s,
+        "max_usd_per_hour": cap,
+        "budget_usd": spec.budget or policy.budget_usd,
+        "clouds": spec.cloud or policy.clouds,
+        "replan": spec.replan or policy.replan,
+    }
+    if changes["target_samples_per_s"] is None:
+        changes["objective"] = Objective.MAX_THROUGHPUT
+    return policy.model_copy(update=changes)
+
+
+def snapshot_input(spec: RunSpec) -> PlanInput:
+    """Return what `hexcloud plan` plans: all that is believed now. Raises ConfigError, MarketError, StoreError."""
+    workload = workload_of(spec)
+    policy = policy_of(spec, workload)
+    return PlanInput(market=believed_market(policy.clouds).market(time.time()), workload=workload, policy=policy)
+
+
+def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
+    """Return what `hexcloud plan --fleet FILE` plans: the user's own machines. No target: they do what they can."""
+    from hexcloud.adapters.files import load_fleet
+
+    workload = workload_of(spec)
+    policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
+    market = load_fleet(path)
+    market = market.model_copy(update={"calibration": market.calibration.with_factors(measured_factors())})
+    return PlanInput(market=market, workload=workload, policy=policy)
+
+
+def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
+    """Return the offers that SkyPilot's optimizer would take for a plan's machines, of those that the policy allows.
+
+    Empty where SkyPilot is not installed. Raises MarketError when it fails.
+    """
+    from hexcloud.adapters.markets import sky_optimizer
+
+    if not sky_optimizer.is_installed():
+        return frozenset()
+    refused = {rejection.offer_id for rejection in result.rejections if rejection.rule != "not_chosen"}
+    offers = {offer.id: offer for offer in market.offers if offer.id not in refused}
+    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    machines = ((offers[name], count) for name, count in sorted(counts.items()))
+    asks = (sky_optimizer.Ask(one.gpu, one.gpu_count, count, one.tenure) for one, count in machines)
+    return sky_optimizer.picks(tuple(asks), tuple(offers.values()))
+
+
+def run_input(spec: RunSpec) -> PlanInput:
+    """Return what `hexcloud up` plans first: the same, within what the run's provider can start.
+
+    Raises ConfigError also for what a run needs only later: once stored, a run that cannot go on blocks its name.
+    """
+    from hexcloud.adapters.markets.open_trace import open_trace
+    from hexcloud.adapters.timer import read_schedule
+
+    given = snapshot_input(spec)
+    if spec.provider != "local":
+        raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
+    if spec.trace is not None:
+        open_trace(spec.trace)
+    read_schedule(given.policy.replan, time.time())
+    if spec.output is not None:
+        _require_writable(Path(spec.output))
+    return PlanInput(
+        market=given.market,
+        workload=given.workload,
+        policy=given.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
+    )
+
+
+def _require_writable(folder: Path) -> None:
+    """Make a folder, and a file in it for a moment. Raises ConfigError: better now than after the last step."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"hexcloud")
+    except OSError as error:
+        raise ConfigError(f"output: {str(folder)!r} cannot be written: {error.strerror}") from error
+
+
+def cloud_needs(spec: RunSpec) -> "CloudNeeds":
+    """Return what the plan of a run needs of its clouds. Raises ConfigError, MarketError, PlanError."""
+    from hexcloud.controller.needs import needs_of
+    from hexcloud.domain.fleet import FleetState
+    from hexcloud.planner.plan import make_plan
+
+    given = snapshot_input(spec)
+    plan = make_plan(given.market, given.workload, given.policy, FleetState()).plan
+    return needs_of(plan, given.market)

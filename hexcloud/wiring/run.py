@@ -1,0 +1,196 @@
+"""A run and everything around it: its record, its clock, its machines, its controller, its report."""
+
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.fleet import RunId
+from hexcloud.domain.messages import POINTER_FILE
+from hexcloud.domain.metrics import METRICS_FILE
+from hexcloud.domain.run import RunRecord, RunSpec, RunState
+from hexcloud.wiring.market import believed_market
+from hexcloud.wiring.places import home, open_store
+from hexcloud.wiring.plan import PlanInput
+
+if TYPE_CHECKING:
+    from hexcloud.adapters.markets.trace import MarketTrace
+    from hexcloud.adapters.run_dir import RunDir
+    from hexcloud.controller.outside import RunSecrets
+    from hexcloud.controller.reconcile import Controller
+    from hexcloud.domain.report import Report
+    from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
+
+LOCAL_STEPS_PER_WALL_S = 1.0
+"""Speed of the emulated run: a step (256 samples of the tiny task) a second leaves two cores half idle."""
+LOCAL_WEIGHT_BYTES = 540_000.0
+"""safetensors file of the embedded default's policy, 133,120 parameters in fp32."""
+
+
+def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
+    """Return the record of a run that starts now. `samples_per_s` is the planned throughput: it sets the clock's scale.
+
+    Nothing is written and nothing is rented.
+    """
+    now = time.time()
+    run_id = RunId(f"{spec.name}-{time.strftime('%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}")
+    run_dir = home() / "runs" / run_id
+    return RunRecord(
+        id=run_id,
+        spec=_absolute(spec),
+        workload=given.workload,
+        policy=given.policy,
+        state=RunState.RUNNING,
+        created_wall_s=now,
+        clock_origin_run_s=now,
+        clock_origin_wall_s=now,
+        clock_scale=given.workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s,
+        run_dir=str(run_dir),
+        output=str(Path(spec.output).absolute()) if spec.output else str(run_dir / "output"),
+    )
+
+
+def _absolute(spec: RunSpec) -> RunSpec:
+    """Return a run's spec as it reads from any folder: another process may go on with the run from elsewhere."""
+    from hexcloud.adapters.files import POLICY_SUFFIXES, is_path
+    from hexcloud.adapters.markets.trace_spec import parse_trace
+
+    files = {"output": spec.output}
+    files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
+    absolute = {field: str(Path(file).absolute()) for field, file in files.items() if file}
+    trace = parse_trace(spec.trace).absolute() if spec.trace else None
+    return spec.model_copy(update={**absolute, "trace": trace})
+
+
+def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:
+    """Return a run with another cap on its whole spend; None leaves it as it is."""
+    if budget_usd is None:
+        return run
+    spec = run.spec.model_copy(update={"budget": budget_usd})
+    policy = run.policy.model_copy(update={"budget_usd": budget_usd})
+    return run.model_copy(update={"spec": spec, "policy": policy})
+
+
+def resumed_run(old: RunRecord, steps: int | None) -> RunRecord:
+    """Return the record with which a finished or broken run goes on from its last checkpoint; its clock stood still."""
+    now = time.time()
+    ran_until_s = max((event.at_s for _, event in open_store().events(old.id)), default=old.clock_origin_run_s)
+    return old.model_copy(
+        update={
+            "spec": old.spec.model_copy(update={"steps": steps or old.spec.steps}),
+            "state": RunState.RUNNING,
+            "reason": "",
+            "clock_origin_run_s": ran_until_s,
+            "clock_origin_wall_s": now,
+        }
+    )
+
+
+def run_dir(run: RunRecord) -> "RunDir":
+    """Return the run's folder with its secret and its lock."""
+    from hexcloud.adapters.run_dir import RunDir
+
+    return RunDir(Path(run.run_dir))
+
+
+def market_source(run: RunRecord) -> "MarketSource":
+    """Return the run's market: the snapshot, with the run's price trace played over it on the run clock."""
+    from hexcloud.adapters.markets.trace import TraceMarket
+
+    source, trace = believed_market(run.policy.clouds), _trace(run)
+    return source if trace is None else TraceMarket(source, trace, run.created_wall_s)
+
+
+def _trace(run: RunRecord) -> "MarketTrace | None":
+    """Return the run's trace. A run that ends does without one that cannot be read: nothing may keep machines alive."""
+    from hexcloud.adapters.markets.open_trace import open_trace
+
+    if run.spec.trace is None:
+        return None
+    try:
+        return open_trace(run.spec.trace)
+    except ConfigError:
+        if run.state is RunState.STOPPING:
+            return None
+        raise
+
+
+def provisioner(run: RunRecord) -> "Provisioner":
+    """Return who rents the run's machines."""
+    from hexcloud.adapters.clock import RunClock
+    from hexcloud.adapters.provisioners.local import LocalProvisioner
+
+    return LocalProvisioner(Path(run.run_dir), RunClock.of(run), _trace(run), origin_s=run.created_wall_s)
+
+
+def secrets_of(run: RunRecord) -> "RunSecrets":
+    """Return the run's secrets. Raises StoreError when they are gone."""
+    from hexcloud.controller.outside import RunSecrets
+
+    return RunSecrets(key=run_dir(run).secret())
+
+
+def coordinator(run: RunRecord) -> "Coordinator":
+    """Return the line to the run's coordinator."""
+    from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
+
+    keys = secrets_of(run)
+    credentials = Credentials(run_id=run.id, secret=keys.run_secret, token=keys.controller_token)
+    return HttpCoordinator(Path(run.run_dir) / POINTER_FILE, credentials)
+
+
+def clock(run: RunRecord) -> "Clock":
+    """Return the run's clock."""
+    from hexcloud.adapters.clock import RunClock
+
+    return RunClock.of(run)
+
+
+def timer(run: RunRecord) -> "Timer":
+    """Return the run's timer, on the run clock."""
+    from hexcloud.adapters.clock import RunClock
+    from hexcloud.adapters.timer import RunTimer
+
+    return RunTimer(RunClock.of(run))
+
+
+def controller(run: RunRecord, store: "Store") -> "Controller":
+    """Return the controller of a run whose folder exists and whose lock the caller holds."""
+    from hexcloud.adapters.clock import RunClock
+    from hexcloud.controller.outside import EmulationPlan, Ports
+    from hexcloud.controller.reconcile import Controller
+
+    line = coordinator(run)
+    ports = Ports(
+        clock=RunClock.of(run),
+        market=market_source(run),
+        provisioner=provisioner(run),
+        coordinator=lambda: line,
+        store=store,
+        secrets=secrets_of(run),
+        emulation=EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=LOCAL_WEIGHT_BYTES),
+        python=sys.executable,
+    )
+    return Controller(run, ports)
+
+
+def report_of(run_id: RunId) -> "Report":
+    """Return the report of a stored run. Raises StoreError, and ConfigError when there is no such run."""
+    from hexcloud.adapters.metrics import read_steps
+    from hexcloud.controller.report import RunFacts, build_report
+
+    store = open_store()
+    run = store.run(run_id)
+    if run is None:
+        raise ConfigError(f"run {run_id!r} is unknown")
+    facts = RunFacts(
+        run=run,
+        events=tuple(event for _, event in store.events(run_id)),
+        ledger=store.ledger(run_id),
+        nodes=store.nodes(run_id),
+        view=store.view(run_id),
+        steps=read_steps(Path(run.run_dir) / METRICS_FILE),
+    )
+    return build_report(facts)
