@@ -76,7 +76,7 @@ def test_a_misspelt_key_inside_another_is_found(write: Write) -> None:
 def test_a_wrong_value_names_the_value_and_what_it_must_be(write: Write) -> None:
     assert fault(write("batch: 0\n")) == "run.yaml: batch is 0: must be greater than 0 (line 1)"
     said = fault(write("objective: cheap\n"), Policy)
-    assert said == "run.yaml: objective is 'cheap': must be 'min_cost' or 'max_throughput' (line 1)"
+    assert said == "run.yaml: objective is 'cheap': must be 'min_cost', 'max_throughput' or 'budget_run' (line 1)"
 
 
 def test_every_fault_has_its_own_line(write: Write) -> None:
