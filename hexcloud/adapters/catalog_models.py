@@ -4,6 +4,7 @@ from datetime import date
 
 from pydantic import Field, FiniteFloat
 
+from hexcloud.domain.calibration import Factor
 from hexcloud.domain.frozen import Frozen
 
 
@@ -98,3 +99,9 @@ class GpuNameCatalog(Frozen):
     rules: tuple[NameRule, ...]
     shares: tuple[GpuShare, ...]
     back: tuple[SkyName, ...]
+
+
+class FactorFile(Frozen):
+    """What `hexcloud profile` measured: the table `factors` of `catalogs/calibration.yaml`, in a file of its own."""
+
+    factors: tuple[Factor, ...] = ()

@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel, Field, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from hexcloud.adapters.catalog_models import GpuNameCatalog, OddCountCatalog, RateCatalog, UsualCatalog
-from hexcloud.domain.calibration import Calibration
+from hexcloud.adapters.catalog_models import FactorFile, GpuNameCatalog, OddCountCatalog, RateCatalog, UsualCatalog
+from hexcloud.domain.calibration import Calibration, Factor
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.gpu import GpuSpec
@@ -137,6 +137,25 @@ def load_network(root: Path | None = None) -> Network:
 def load_calibration(root: Path | None = None) -> Calibration:
     """Read the efficiency factors. Raises ConfigError."""
     return load_yaml((root or catalog_root()) / "calibration.yaml", Calibration)
+
+
+def load_factors(path: Path) -> tuple[Factor, ...]:
+    """Read measured speeds; none where there is no file. Raises ConfigError."""
+    return load_yaml(path, FactorFile).factors if path.exists() else ()
+
+
+def save_factor(path: Path, factor: Factor) -> None:
+    """Write a measured speed into a file, in place of the one with its key. Raises ConfigError."""
+    kept = {one.key: one for one in load_factors(path)} | {factor.key: factor}
+    rows = [one.model_dump(mode="json") for one in kept.values()]
+    text = "# Measured over estimated speed, by GPU, phase and class of models. Written by `hexcloud profile`.\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(text + yaml.safe_dump({"factors": rows}, sort_keys=False), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def load_usual(root: Path | None = None) -> dict[str, float]:

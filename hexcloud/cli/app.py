@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hexcloud.cli import catalog, plan, preflight, report, runs, up
+from hexcloud.cli import catalog, plan, preflight, profile, report, runs, up
 from hexcloud.cli.refusals import refuse
 from hexcloud.domain.errors import HexcloudError
 
@@ -26,6 +26,7 @@ app.command("replan", short_help="Look for a better plan now.")(runs.replan)
 app.command("down", short_help="End a run and all its machines.")(runs.down)
 app.command("report", short_help="Show what a run did.")(report.report)
 app.command("preflight", short_help="Check this machine.")(preflight.preflight)
+app.command("profile", short_help="Measure an engine or a trainer.")(profile.profile)
 app.add_typer(catalog.app, name="catalog")
 app.command("control", hidden=True)(up.control)
 

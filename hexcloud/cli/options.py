@@ -22,6 +22,20 @@ PolicyName = Annotated[
 Clouds = Annotated[
     list[str] | None, typer.Option("--cloud", help="Rent from this cloud only; may be repeated.", show_default="all")
 ]
+FleetFile = Annotated[
+    Path | None, typer.Option("--fleet", help="Plan for the machines of this YAML file instead of the market's.")
+]
+Why = Annotated[
+    str | None,
+    typer.Option("--why", help="Say why this GPU, offer or instance type (* is any text) is not in the market's plan."),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say which rules hold the plan where it is, and what each costs.")
+]
+FrontierFile = Annotated[
+    Path | None, typer.Option("--frontier", help="Draw cost against throughput into this PNG file.")
+]
+HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write a report with all of that into this HTML file.")]
 RunFile = Annotated[Path | None, typer.Option("--run", help="A run.yaml; other options win over it.")]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Id, its beginning, or name of a run.", show_default="the newest")

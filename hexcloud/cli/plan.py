@@ -1,17 +1,27 @@
 """`hexcloud plan`: what would be rented, for how much, and why not something else."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from hexcloud.cli.options import AsJson, Clouds, MaxUsdPerHour, Model, PolicyName, RunFile, Target
+from hexcloud.cli.options import (
+    AsJson,
+    Clouds,
+    Explain,
+    FleetFile,
+    FrontierFile,
+    HtmlFile,
+    MaxUsdPerHour,
+    Model,
+    PolicyName,
+    RunFile,
+    Target,
+    Why,
+)
 from hexcloud.cli.output import console, print_json
 from hexcloud.cli.planned import make, plan_fields, plan_view
 from hexcloud.cli.spec import spec_of
+from hexcloud.cli.told import Wanted
 
 if TYPE_CHECKING:
-    from hexcloud.planner.explain import WhyNot
     from hexcloud.wiring import PlanInput
 
 
@@ -21,38 +31,34 @@ def plan(
     max_usd_per_hour: MaxUsdPerHour = None,
     policy: PolicyName = None,
     cloud: Clouds = None,
-    fleet: Annotated[
-        Path | None, typer.Option("--fleet", help="Plan for the machines of this YAML file instead of the market's.")
-    ] = None,
-    why: Annotated[
-        str | None,
-        typer.Option(
-            "--why", help="Say why this GPU, offer or instance type (* is any text) is not in the market's plan."
-        ),
-    ] = None,
+    fleet: FleetFile = None,
+    why: Why = None,
+    explain: Explain = False,
+    frontier: FrontierFile = None,
+    html: HtmlFile = None,
     run: RunFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the cheapest fleet for a target, its price, its proof and what simpler buyers pay. Rents nothing."""
     from hexcloud import wiring
-    from hexcloud.domain.errors import ConfigError
 
-    if fleet and why:
-        raise ConfigError("--why asks about the market's offers and --fleet plans without them: use one of the two")
+    wanted = Wanted(why=why, explain=explain, frontier=frontier, html=html)
+    wanted.require_possible(is_own_fleet=fleet is not None)
     options: dict[str, object] = {"model": model, "policy": policy, "cloud": cloud}
     spec = spec_of(run, options | {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour})
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
     if why:
         _require_known(why, given)
-    planned = make(given, spec.target, is_own_fleet=fleet is not None, with_baselines=as_json or not why)
-    answer = _why(why, given) if why else None
+    is_long = explain or html is not None
+    with_baselines = as_json or not why or is_long
+    planned = make(given, spec.target, fleet is not None, with_baselines=with_baselines, with_sky=is_long)
+    if not as_json:
+        console().print(plan_view(planned))
+    told = wanted.answer(planned)
     if as_json:
-        print_json(plan_fields(planned) | ({"why": answer.model_dump(mode="json")} if answer else {}))
-        return
-    out = console()
-    out.print(plan_view(planned))
-    if answer:
-        out.print(f"\nwhy not {why}: {answer.reason}")
+        print_json(plan_fields(planned) | told.fields())
+    else:
+        console().print(told.view())
 
 
 def _require_known(pattern: str, given: "PlanInput") -> None:
@@ -65,9 +71,3 @@ def _require_known(pattern: str, given: "PlanInput") -> None:
     if not matching_offers(pattern, given.market):
         meant = hint(pattern, {name for offer in offers for name in (offer.gpu, offer.instance_type, offer.id)})
         raise ConfigError(f"--why {pattern}: the market lists no such GPU, offer or instance type{meant}")
-
-
-def _why(pattern: str, given: "PlanInput") -> "WhyNot":
-    from hexcloud.planner.explain import why_not
-
-    return why_not(pattern, given.market, given.workload, given.policy)

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from hexcloud.cli.explained import rules_in_short
+from hexcloud.cli.output import say
 from hexcloud.cli.refusals import RefusedError
-from hexcloud.domain.errors import InfeasibleError, PlanError
+from hexcloud.domain.errors import InfeasibleError, MarketError, PlanError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hexcloud.domain.market import Market
+    from hexcloud.domain.offer import OfferId
     from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
     from hexcloud.domain.workload import Workload
@@ -55,9 +58,17 @@ class Planned:
         return None if not row.usd_per_hour else 1 - self.result.plan.allocation.usd_per_hour / row.usd_per_hour
 
 
-def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False, *, with_baselines: bool = True) -> Planned:
+def make(
+    given: "PlanInput",
+    asked: str | None,
+    is_own_fleet: bool = False,
+    *,
+    with_baselines: bool = True,
+    with_sky: bool = False,
+) -> Planned:
     """Make a plan: on the market, or (`is_own_fleet`) by splitting the user's own machines between the roles.
 
+    `with_sky`: one of the baselines is what SkyPilot's optimizer would rent, where it is installed; takes seconds.
     Raises RefusedError with the nearest feasible target, in the unit in which the user asked.
     """
     from hexcloud.domain.fleet import FleetState
@@ -76,8 +87,23 @@ def make(given: "PlanInput", asked: str | None, is_own_fleet: bool = False, *, w
     solve_s = time.perf_counter() - begun
     if not with_baselines:
         return Planned(given, result, (), solve_s)
-    rivals = baselines(given.market, given.workload, given.policy, result.plan.allocation)
+    picks = _sky_picks(given, result) if with_sky else frozenset()
+    rivals = baselines(given.market, given.workload, given.policy, result.plan.allocation, picks)
     return Planned(given, result, rivals, solve_s)
+
+
+def _sky_picks(given: "PlanInput", result: "PlanResult") -> "frozenset[OfferId]":
+    """Ask SkyPilot's optimizer. What it cannot say is no reason to say nothing."""
+    from hexcloud import wiring
+    from hexcloud.adapters.markets.sky_optimizer import is_installed
+
+    if is_installed():
+        say("asking SkyPilot's optimizer ...")
+    try:
+        return wiring.sky_picks(given.market, result)
+    except MarketError as error:
+        say(str(error))
+        return frozenset()
 
 
 def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
@@ -163,7 +189,7 @@ def _machines(planned: Planned) -> "RenderableType":
 def _sums(planned: Planned) -> str:
     allocation, forecast = planned.result.plan.allocation, planned.result.plan.forecast
     parts = (
-        f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour:.2f}, "
+        f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour + 0.0:.2f}, "
         f"one-off {allocation.one_off_usd_per_hour:.2f}"
     )
     bound = allocation.proof.lower_bound_usd_per_hour
@@ -174,8 +200,15 @@ def _sums(planned: Planned) -> str:
         f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
         f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
+        f"held by     {_held_by(planned)}\n"
         f"solved in   {planned.solve_s:.2f} s"
     )
+
+
+def _held_by(planned: Planned) -> str:
+    rules = rules_in_short(planned.result.plan.allocation.proof.binding)
+    hint = " (--explain says what each costs)" if planned.baselines else ""  # on the market, not in one's own fleet
+    return f"{rules or 'no rule'}{hint}"
 
 
 def _rivals(planned: Planned) -> "RenderableType":

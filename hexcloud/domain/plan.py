@@ -49,6 +49,15 @@ class Layout(Frozen):
     """Sequences per forward pass and rank."""
 
 
+class TrainerLayout(Frozen):
+    """One way in which a trainer declares that it can spread over machines. Only declared layouts are planned."""
+
+    kind: str = "fsdp"
+    """`fsdp`: parameters, gradients and optimizer states fully sharded over all ranks, as the estimator counts them."""
+    most_nodes: int = Field(default=64, gt=0)
+    """Largest gang, machines."""
+
+
 class TrainerColumn(Frozen):
     """One gang: n instances of one offer in one zone in a layout the trainer can run. Rates are of the whole gang."""
 
@@ -88,9 +97,11 @@ class Proof(Frozen):
     """What the solver proved."""
 
     lower_bound_usd_per_hour: float | None
-    """No plan can be cheaper (min_cost). None for max_throughput."""
+    """No plan can be cheaper (min_cost). None for the others."""
     upper_bound_samples_per_s: float | None = None
-    """No plan can be faster (max_throughput). None for min_cost."""
+    """No plan can be faster (max_throughput). None for the others."""
+    lower_bound_usd_per_sample: float | None = None
+    """No plan's samples can be cheaper (budget_run). None for the others."""
     gap: float
     """Relative distance between the answer and the bound."""
     binding: tuple[str, ...] = ()

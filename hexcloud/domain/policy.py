@@ -12,6 +12,8 @@ class Objective(StrEnum):
 
     MIN_COST = "min_cost"
     MAX_THROUGHPUT = "max_throughput"
+    BUDGET_RUN = "budget_run"
+    """The samples that are left, in time and for the least money: the cheapest sample wins, whatever the hour costs."""
 
 
 class ReplanSchedule(Frozen):
@@ -32,7 +34,12 @@ class Policy(Frozen):
     max_usd_per_hour: float | None = Field(default=None, gt=0)
     """Hourly cap on the plan's price."""
     budget_usd: float | None = Field(default=None, gt=0)
-    """Cap on the whole run's spend, teardown included."""
+    """Cap on the whole run's spend, teardown included. For `budget_run`, as the planner sees it: what is left of it
+    beside the reserve."""
+    deadline_h: float | None = Field(default=None, gt=0)
+    """For `budget_run`: hours in which the samples must be trained; what is left of them as time passes."""
+    run_samples: float | None = Field(default=None, gt=0)
+    """For `budget_run`: samples to train; set from the run's steps, and what is left of them as it goes on."""
     clouds: tuple[str, ...] = ()
     """Empty: all."""
     regions: tuple[str, ...] = ()
@@ -66,3 +73,10 @@ class Policy(Frozen):
     max_moves_at_once: int = Field(default=2, gt=0)
     """Disruption budget: nodes replaced for money at the same time."""
     replan: ReplanSchedule = ReplanSchedule()
+
+    @property
+    def least_samples_per_s(self) -> float | None:
+        """Throughput that a plan must make: the target, or what the deadline asks for; None when nothing is asked."""
+        if self.objective is Objective.BUDGET_RUN and self.deadline_h is not None and self.run_samples is not None:
+            return self.run_samples / (self.deadline_h * 3600.0)
+        return self.target_samples_per_s

@@ -6,6 +6,8 @@ in "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.0
 hidden unit are kept with checkpointing and 34 without.
 """
 
+from bisect import bisect_right
+
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
@@ -13,6 +15,9 @@ from hexcloud.domain.workload import Workload
 GIB = 2.0**30
 USABLE_SHARE = 0.90
 """What is left beside the CUDA context, graphs and workspace; SGLang's mem_fraction_static is of that size."""
+USABLE_TRAINING_SHARE = 0.94
+"""The same for a trainer, which keeps no graphs and workspaces of an engine: MPT-30B at 8,192 tokens on 8 H100 trains
+at 0.92 of the memory by the sum below (mosaicml/llm-foundry, benchmarking README @061f2c7)."""
 KV_HEADROOM = 1.2
 """Running samples are not all at their mean length at once; without room the engine retracts them."""
 STATE_BYTES_PER_PARAM = 18.0
@@ -25,8 +30,13 @@ _LOGIT_CHUNK_TOKENS = 4096
 
 
 def usable_bytes(gpu: GpuSpec) -> float:
-    """Return bytes of one GPU that weights, caches and states may fill."""
+    """Return bytes of one GPU that an engine's weights and cache may fill."""
     return gpu.hbm_gib * GIB * USABLE_SHARE
+
+
+def usable_training_bytes(gpu: GpuSpec) -> float:
+    """Return bytes of one GPU that a trainer's states and activations may fill."""
+    return gpu.hbm_gib * GIB * USABLE_TRAINING_SHARE
 
 
 def kv_bytes_per_gpu(model: ModelSpec, tp: int) -> float:
@@ -42,7 +52,7 @@ def largest_batch(workload: Workload, gpu: GpuSpec, tp: int) -> int:
     longest = workload.prompt_tokens + workload.max_response_tokens
     if tokens < longest:
         return 0
-    return int(tokens / (workload.mean_context * KV_HEADROOM))
+    return max(1, int(tokens / (workload.mean_context * KV_HEADROOM)))
 
 
 def training_bytes(workload: Workload, ranks: int, micro_batch: int) -> float:
@@ -61,14 +71,12 @@ def training_bytes(workload: Workload, ranks: int, micro_batch: int) -> float:
 
 def largest_micro_batch(workload: Workload, gpu: GpuSpec, ranks: int, limit: int) -> int:
     """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits."""
-    free = usable_bytes(gpu) - training_bytes(workload, ranks, 1)
-    if free < 0:
-        return 0
-    per_sample = training_bytes(workload, ranks, 2) - training_bytes(workload, ranks, 1)
-    more = limit - 1 if per_sample <= 0 else min(limit - 1, int(free / per_sample))
-    while more > 0 and training_bytes(workload, ranks, 1 + more) > usable_bytes(gpu):
-        more -= 1
-    return 1 + more
+    usable = usable_training_bytes(gpu)
+    if training_bytes(workload, ranks, limit) <= usable:
+        return limit
+    return bisect_right(
+        range(1, limit + 1), usable, key=lambda micro_batch: training_bytes(workload, ranks, micro_batch)
+    )
 
 
 def _largest_block_params(model: ModelSpec) -> float:

@@ -43,12 +43,14 @@ def decode_step_s(replica: Replica, workload: Workload) -> float:
     bandwidth = gpu.hbm_gb_per_s * 1e9 * replica.efficiency.bandwidth
     reading = (model.weight_bytes / tp + cache_bytes) / bandwidth
     computing = 2.0 * model.params * batch / _flops(replica)
-    return reading + computing + _tensor_parallel_s(replica, workload) + STEP_OVERHEAD_S
+    step_s = reading + computing + _tensor_parallel_s(replica, workload) + STEP_OVERHEAD_S
+    return step_s / replica.efficiency.rollout_speed
 
 
 def prefill_s(replica: Replica, workload: Workload) -> float:
     """Return seconds of compute one prompt takes; a group's prompts are not shared, as updates flush the cache."""
-    return 2.0 * workload.model.params * workload.prompt_tokens / _flops(replica)
+    computing = 2.0 * workload.model.params * workload.prompt_tokens / _flops(replica)
+    return computing / replica.efficiency.rollout_speed
 
 
 def samples_per_s(replica: Replica, workload: Workload) -> float:

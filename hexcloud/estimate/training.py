@@ -1,7 +1,8 @@
 """How fast a gang trains: FLOPs over the FLOPS it reaches, plus communication that compute does not hide.
 
 FLOPs per token: 2P a forward pass, 4P a backward pass, and causal attention on top, 2*layers*hidden*context per forward
-pass (as counted in Megatron-LM, arXiv 2104.04473). A second forward pass gives pi_prox, a third recomputes activations.
+pass (as counted in Megatron-LM, arXiv 2104.04473), at its own, slower rate. A second forward pass gives pi_prox, a
+third recomputes activations.
 """
 
 import math
@@ -15,6 +16,9 @@ HIDDEN_SHARE = 0.8
 """Share of compute behind which FSDP's prefetch hides communication; first gather and last scatter show (estimate)."""
 NETWORK_SHARE = 0.7
 """Share of a machine's network that NCCL reaches, 0.6 over sockets to 0.9 over EFA (general knowledge, not re-read)."""
+ATTENTION_RATE = 0.5
+"""Speed of attention as a share of that of matmuls. MPT-7B at 65,536 tokens implies 0.34 on H100 and 0.40 on A100 at
+32,768 (mosaicml/llm-foundry, benchmarking README @061f2c7) with the first FlashAttention; later kernels do better."""
 _NODE_GPUS = 8
 """Where `Efficiency.mfu` is measured; it decays per doubling beyond."""
 
@@ -39,9 +43,10 @@ class Gang:
 
 
 def flops_per_token(workload: Workload) -> float:
-    """Return FLOPs one trained token costs, recomputation and pi_prox included."""
+    """Return FLOPs one trained token costs, recomputation and pi_prox included; attention as if it were matmuls."""
     model = workload.model
-    forward = 2.0 * model.params + 2.0 * model.layers * model.hidden * attention_context(workload)
+    attention = 2.0 * model.layers * model.hidden * attention_context(workload)
+    forward = 2.0 * model.params + attention / ATTENTION_RATE
     passes = 3 + int(workload.activation_recompute) + int(workload.recompute_prox)
     return passes * forward
 
@@ -63,7 +68,8 @@ def step_s(gang: Gang, workload: Workload) -> float:
     samples = math.ceil(workload.samples_per_step / gang.ranks)
     micro_steps = math.ceil(samples / gang.micro_batch)
     compute = samples * _sample_compute_s(gang, workload)
-    return compute + max(0.0, micro_steps * _micro_communication_s(gang, workload) - HIDDEN_SHARE * compute)
+    exposed = max(0.0, micro_steps * _micro_communication_s(gang, workload) - HIDDEN_SHARE * compute)
+    return (compute + exposed) / gang.efficiency.training_speed
 
 
 def samples_per_s(gang: Gang, workload: Workload) -> float:

@@ -1,7 +1,8 @@
 """allocate: how many of each offer in which role, by MILP, with the proof.
 
 min_cost buys `target_samples_per_s` for least USD/h. max_throughput finds the largest T whose cheapest plan keeps every
-rule, by bisection: dearer rent, fewer columns in reach and longer pauses make the price rise with T, never fall.
+rule: dearer rent, fewer columns in reach and longer pauses make the price rise with T, never fall. budget_run finds the
+T at which a sample costs least, no slower than the deadline and no dearer than the budget allows.
 """
 
 from hexcloud.domain.errors import ConfigError, InfeasibleError
@@ -12,9 +13,11 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.binding import binding_rules
 from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.fastest import fastest
 from hexcloud.planner.milp import INFINITY
-from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import Found, cheapest, fastest
+from hexcloud.planner.problem import S_PER_H, Problem
+from hexcloud.planner.search import Found, Held, cheapest
+from hexcloud.planner.thriftiest import thriftiest
 from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3
@@ -23,6 +26,8 @@ _COARSE = 1e-2
 """Relative precision of the nearest feasible throughput that an error message names."""
 _SLOWEST = 1.0 / 3600.0
 """Samples/s that stand for `any throughput at all`."""
+_HALF = 0.5
+"""Of the gap: the cheapest sample and the plan that makes it are each found within half."""
 _FINEST = 1e-7
 """Relative width at which the bisection over T stops when gap 0 is asked for."""
 
@@ -32,18 +37,20 @@ def allocate(columns: Columns, market: Market, workload: Workload, policy: Polic
     return solve(Problem(columns=columns, market=market, workload=workload, policy=policy, fleet=fleet))
 
 
-def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
-    """Return the best allocation within a relative gap (0: exact).
+def solve(problem: Problem, gap: float = MIP_GAP, start: Allocation | None = None) -> Allocation:
+    """Return the best allocation within a relative gap (0: exact); `start` is one that was good before prices moved.
 
     Raises InfeasibleError with the clashing rules and the nearest feasible throughput, SolverStoppedError when the node
     limit comes before the proof, and ConfigError for min_cost without a target.
     """
     policy = problem.policy
     if policy.objective is Objective.MAX_THROUGHPUT:
-        return _fastest(problem, gap)
+        return _fastest(problem, gap, start)
+    if policy.objective is Objective.BUDGET_RUN:
+        return _thriftiest(problem, gap, start)
     if policy.target_samples_per_s is None:
         raise ConfigError("objective min_cost needs a target throughput (--target-throughput, or target: in run.yaml)")
-    found = cheapest(problem, policy.target_samples_per_s, gap)
+    found = cheapest(problem, policy.target_samples_per_s, gap, _held(start))
     if found is None:
         raise _infeasible(problem, policy.target_samples_per_s)
     proof = Proof(
@@ -55,9 +62,13 @@ def solve(problem: Problem, gap: float = MIP_GAP) -> Allocation:
     return _allocation(found, proof)
 
 
-def _fastest(problem: Problem, gap: float) -> Allocation:
+def _held(start: Allocation | None) -> Held | None:
+    return None if start is None else Held.of(start)
+
+
+def _fastest(problem: Problem, gap: float, start: Allocation | None) -> Allocation:
     least = problem.policy.target_samples_per_s
-    found, ceiling = fastest(problem, max(gap, _FINEST))
+    found, ceiling = fastest(problem, max(gap, _FINEST), start=_held(start))
     if found is None:
         raise _infeasible(problem, least or _SLOWEST)
     reached = found.rules.choice.samples_per_s
@@ -67,6 +78,34 @@ def _fastest(problem: Problem, gap: float) -> Allocation:
         lower_bound_usd_per_hour=None,
         upper_bound_samples_per_s=ceiling,
         gap=_relative(ceiling, reached),
+        binding=binding_rules(found),
+        nodes=found.nodes,
+    )
+    return _allocation(found, proof)
+
+
+def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Allocation:
+    policy = problem.policy
+    if policy.budget_usd is None or policy.run_samples is None:
+        raise ConfigError("objective budget_run needs budget_usd, and the samples of the run (run_samples)")
+    slowest = policy.least_samples_per_s or 0.0
+    thrift = thriftiest(problem, slowest, max(gap, _FINEST) * _HALF, _held(start))
+    if thrift is None:
+        raise _infeasible(problem, slowest or _SLOWEST)
+    found = thrift.found
+    reached, price = found.rules.choice.samples_per_s, found.solution.objective
+    cost_usd = price / (reached * S_PER_H) * policy.run_samples
+    if cost_usd > policy.budget_usd:
+        tokens = problem.workload.tokens_per_sample
+        message = (
+            f"{policy.run_samples:.0f} samples cost at least {cost_usd:.2f} USD and there are {policy.budget_usd:.2f}; "
+            f"rules that clash: run_budget ({rule_in_words('run_budget')}); cheapest is {reached * tokens:.0f} tok/s"
+        )
+        raise InfeasibleError(message, ("run_budget",), reached, price)
+    proof = Proof(
+        lower_bound_usd_per_hour=None,
+        lower_bound_usd_per_sample=thrift.bound / S_PER_H,
+        gap=_relative(price / reached, thrift.bound),
         binding=binding_rules(found),
         nodes=found.nodes,
     )

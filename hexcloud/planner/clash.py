@@ -1,9 +1,12 @@
 """clash: which rules make an ask impossible, by letting every limit be broken and minimising by how much."""
 
-from hexcloud.planner.milp import INFINITY, Status
+import numpy as np
+
+from hexcloud.planner.milp import Status
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
+from hexcloud.planner.useful import Useful
 
 MOST_NAMES = 12
 """More names than a reader takes in; the ones that must give way come first."""
@@ -19,10 +22,11 @@ def clashing_rules(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
     Rules that leave no column at all (`one_gang`, `train_rate`, `rollout_rate`, `staleness_reach`) come before both.
     """
     empty = _empty(problem, samples_per_s)
-    rollout = problem.young_enough(samples_per_s) or problem.rollout
-    if not rollout:
+    useful = Useful(problem, samples_per_s)
+    near = np.flatnonzero(useful.is_near) if useful.is_near.any() else np.arange(len(problem.rollout))
+    if len(near) == 0:
         return tuple(empty)
-    choice = Choice(samples_per_s, rollout, problem.gangs, None)
+    choice = Choice(useful, tuple(near.tolist()), problem.gangs, None)
     broken, tight = _broken(problem, choice, relaxed=True)
     if not broken and not empty:
         broken, tight = _broken(problem, choice, relaxed=False)
@@ -44,11 +48,12 @@ def _broken_somewhere(problem: Problem, choice: Choice) -> tuple[list[str], list
     if not able:
         return ["train_rate"], []
     _, site, gangs = min(able, key=lambda one: one[0])
-    near = problem.reachable(dict.fromkeys(choice.rollout, 0.0), site, choice.samples_per_s, INFINITY)
+    in_reach = choice.useful.in_reach(site)
+    near = tuple(position for position in choice.rollout if in_reach[position])
     reach = ["staleness_reach"] if len(near) < len(choice.rollout) else []
     if not near:
         return reach, []
-    there = Choice(choice.samples_per_s, near, gangs, site.anchor)
+    there = Choice(choice.useful, near, gangs, site.anchor)
     broken, tight = _broken(problem, there, relaxed=True)
     if not broken:
         broken, tight = _broken(problem, there, relaxed=False)
@@ -64,14 +69,14 @@ def _empty(problem: Problem, samples_per_s: float) -> list[str]:
         names.append("train_rate")
     if not problem.rollout:
         names.append("rollout_rate")
-    elif not problem.young_enough(samples_per_s):
+    elif not Useful(problem, samples_per_s).is_near.any():
         names.append("staleness_reach")
     return names
 
 
 def _broken(problem: Problem, choice: Choice, *, relaxed: bool) -> tuple[list[str], list[str]]:
     """Limits that the least broken plan breaks, and those it touches. Relaxed is quick but blind to whole numbers."""
-    rules = build(problem, choice, elastic=True)
+    rules = build(choice, elastic=True)
     solution = rules.model.minimise(gap=_COARSE_GAP, node_limit=_NODE_LIMIT, relaxed=relaxed)
     if not solution.values:
         return (["rollout_rate"] if solution.status is Status.INFEASIBLE else []), []

@@ -1,12 +1,17 @@
-"""columns: every way to use one offer, with its rate: rollout at several batch sizes, gangs of 1, 2, 4 ... nodes."""
+"""columns: every way to use one offer, with its rate: rollout at several batch sizes, gangs of 1, 2, 3, 4, 6 ... nodes.
+
+A replica stays inside one machine: the engine is started per machine, and slots are placed, drained and lost one by
+one. A model that fits no machine of an offer is a Rejection with the memory it needs (ADR 0006).
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, Tenure
-from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn, TrainerLayout
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, training
 from hexcloud.estimate.freshness import farthest_s
@@ -19,8 +24,13 @@ MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 BATCH_DIVISORS = (1, 2, 4)
 """Smaller batches make fewer samples but finish each sooner, which a tight staleness bound may need."""
+_SOONER = 0.75
 MAX_TP = 8
 MAX_MICRO_BATCH = 16
+GANG_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Sizes of gangs that are tried: steps of a third to a half, so that 64 nodes take 12 tries."""
+LAYOUTS = (TrainerLayout(),)
+"""What the trainer of this package declares."""
 
 
 def build_columns(
@@ -33,13 +43,13 @@ def build_columns(
     rollouts: list[RolloutColumn] = []
     gangs: list[TrainerColumn] = []
     rejections: list[Rejection] = []
-    rollouts_of: dict[_Machine, list[RolloutColumn]] = {}
+    kinds: dict[_Machine, _Kind] = {}
     for offer in sorted(offers, key=lambda one: one.id):
-        kind = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
-        if kind not in rollouts_of:
-            rollouts_of[kind] = _rollout_columns(offer, market, workload, policy)
-        own = [column.model_copy(update={"offer_id": offer.id}) for column in rollouts_of[kind]]
-        trained = _trainer_columns(offer, market, workload, policy)
+        machine = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
+        if machine not in kinds:
+            kinds[machine] = _kind(offer, market, workload, policy)
+        own = [RolloutColumn.model_validate({**shape, "offer_id": offer.id}) for shape in kinds[machine].rollouts]
+        trained = _own_gangs(offer, kinds[machine].gangs, policy)
         rollouts += own
         gangs += trained
         if not own and not trained:
@@ -50,28 +60,105 @@ def build_columns(
 
 
 _Machine = tuple[str, int, float]
-"""GPU, how many, and network: offers of equal machines get equal rollout columns, estimated once."""
+"""GPU, how many, and network: offers of equal machines get equal columns, estimated once."""
 
 
-def _rollout_columns(offer: Offer, market: Market, workload: Workload, policy: Policy) -> list[RolloutColumn]:
-    """Columns at the degree that makes most samples per instance, and the best that is quick enough for the target.
+_Shape = dict[str, object]
+"""Fields of a column."""
+
+
+class _Kind(NamedTuple):
+    """Columns of one kind of machine; the offer's id in them is that of the first."""
+
+    rollouts: list[_Shape]
+    gangs: list[tuple[int, _Shape]]
+    """With the number of nodes, ascending."""
+
+
+def _kind(offer: Offer, market: Market, workload: Workload, policy: Policy) -> _Kind:
+    ladder = _Ladder(offer, market, workload)
+    gangs = [
+        (nodes, dict(column))
+        for nodes in GANG_NODES
+        for layout in LAYOUTS
+        if nodes <= min(policy.max_gang_nodes, layout.most_nodes)
+        and (column := _trainer_column(_Gang(offer, nodes, layout), market, workload)) is not None
+    ]
+    return _Kind([dict(column) for column in _rollout_columns(ladder, policy)], gangs)
+
+
+def _own_gangs(offer: Offer, gangs: list[tuple[int, _Shape]], policy: Policy) -> list[TrainerColumn]:
+    if offer.tenure is Tenure.SPOT and not policy.spot_trainer:
+        return []
+    depth = policy.max_nodes_per_pool if offer.stock is None else offer.stock
+    return [TrainerColumn.model_validate({**shape, "offer_id": offer.id}) for nodes, shape in gangs if nodes <= depth]
+
+
+class _Ladder:
+    """Rollout columns of one kind of machine at every legal degree and halving of its largest batch, each made once."""
+
+    def __init__(self, offer: Offer, market: Market, workload: Workload) -> None:
+        self.offer = offer
+        self.market = market
+        self.workload = workload
+        self.full: list[Replica] = _full_replicas(offer, market, workload)
+        self._known: dict[tuple[int, int], RolloutColumn] = {}
+
+    def column(self, tp: int, batch: int) -> RolloutColumn:
+        """Return the column of a degree and batch."""
+        known = self._known.get((tp, batch))
+        if known is None:
+            replica = replace(_single(self.offer, self.market, self.workload), tp=tp, batch=batch)
+            known = self._known[tp, batch] = _rollout_column(self.offer, replica, self.workload)
+        return known
+
+
+def _rollout_columns(ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
+    """Columns at the degree that makes most samples per instance, and those that are quick enough for what is asked.
 
     Ties go to the smaller degree. Slow GPUs need a small batch, or more of them per replica, to finish in time.
     """
-    full = [_rollout_column(offer, replica, workload) for replica in _full_replicas(offer, market, workload)]
+    full = [ladder.column(replica.tp, replica.batch) for replica in ladder.full]
     if not full:
         return []
     best = max(full, key=lambda column: (column.samples_per_s, -column.tp))
-    replica = _replica(offer, market, best.tp, best.batch)
     batches = sorted({max(1, best.batch // divisor) for divisor in BATCH_DIVISORS})
-    columns = [_rollout_column(offer, replace(replica, batch=batch), workload) for batch in batches]
-    for travel_s in _travels_s(offer, market, workload):
-        reach = Reach(workload, policy.target_samples_per_s, travel_s)
-        quick = _quick_column(offer, market, reach)
-        in_time = [column.samples_per_s for column in columns if reach.has(column)]
-        if quick is not None and quick.samples_per_s > max(in_time, default=0.0):
-            columns.append(quick)
+    columns = [ladder.column(best.tp, batch) for batch in batches]
+    target = None if policy.objective is not Objective.MIN_COST else policy.least_samples_per_s
+    columns += _quicker(ladder, columns) if target is None else _quick(ladder, columns, target)
     return sorted(columns, key=lambda column: (column.tp, column.batch))
+
+
+def _quick(ladder: _Ladder, usual: list[RolloutColumn], samples_per_s: float) -> list[RolloutColumn]:
+    """The best columns that are quick enough for a throughput, from each distance of the trainer."""
+    found: list[RolloutColumn] = []
+    for travel_s in _travels_s(ladder.offer, ladder.market, ladder.workload):
+        reach = Reach(ladder.workload, samples_per_s, travel_s)
+        quick = _quick_column(ladder, reach)
+        in_time = [column.samples_per_s for column in (*usual, *found) if reach.has(column)]
+        if quick is not None and quick.samples_per_s > max(in_time, default=0.0):
+            found.append(quick)
+    return found
+
+
+def _quicker(ladder: _Ladder, usual: list[RolloutColumn]) -> list[RolloutColumn]:
+    """Columns that make less than the usual ones but sooner, each at least a quarter sooner than the last.
+
+    Where the throughput is not known beforehand, neither is how quick a column must be.
+    """
+    found: list[RolloutColumn] = []
+    soonest = min(_ready_s(ladder, column) for column in usual)
+    every = [ladder.column(replica.tp, batch) for replica in ladder.full for batch in _halvings(replica.batch)]
+    for column in sorted(every, key=lambda one: (-one.samples_per_s, one.tp)):
+        if _ready_s(ladder, column) <= soonest * _SOONER:
+            found.append(column)
+            soonest = _ready_s(ladder, column)
+    return found
+
+
+def _ready_s(ladder: _Ladder, column: RolloutColumn) -> float:
+    """Seconds from new weights on the machine to a finished sample."""
+    return column.generation_s + rollout.reload_s(ladder.workload, column.tp)
 
 
 @dataclass(frozen=True)
@@ -79,14 +166,11 @@ class Reach:
     """Which columns make samples that are young enough at a target, with the weights `travel_s` away."""
 
     workload: Workload
-    samples_per_s: float | None
-    """None: unknown, so everything is."""
+    samples_per_s: float
     travel_s: float
 
     def has(self, column: RolloutColumn) -> bool:
         """Is the p95 sample of a column young enough?"""
-        if self.samples_per_s is None:
-            return True
         step_s = self.workload.samples_per_step / self.samples_per_s
         return self.travel_s <= farthest_s(self.workload, column.tp, column.generation_s, step_s)
 
@@ -106,25 +190,22 @@ def _full_replicas(offer: Offer, market: Market, workload: Workload) -> list[Rep
         admitted = (workload.eta + 1) * workload.samples_per_step // (offer.gpu_count // tp)
         fitting = min(MAX_BATCH, largest_batch(workload, market.gpus[offer.gpu], tp), admitted)
         if fitting >= 1:
-            replicas.append(_replica(offer, market, tp, fitting))
+            replicas.append(replace(_single(offer, market, workload), tp=tp, batch=fitting))
     return replicas
 
 
-def _replica(offer: Offer, market: Market, tp: int, batch: int) -> Replica:
-    return Replica(gpu=market.gpus[offer.gpu], efficiency=market.calibration.of(offer.gpu), tp=tp, batch=batch)
+def _single(offer: Offer, market: Market, workload: Workload) -> Replica:
+    """One GPU of the offer with one running sample: what other replicas are made from."""
+    return Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
 
 
-def _quick_column(offer: Offer, market: Market, reach: Reach) -> RolloutColumn | None:
+def _quick_column(ladder: _Ladder, reach: Reach) -> RolloutColumn | None:
     """The fastest column, over all degrees and halvings of the batch, whose samples are young enough at the target."""
-    if reach.samples_per_s is None:
-        return None
     found: list[RolloutColumn] = []
-    for replica in _full_replicas(offer, market, reach.workload):
-        for batch in _halvings(replica.batch):
-            column = _rollout_column(offer, replace(replica, batch=batch), reach.workload)
-            if reach.has(column):
-                found.append(column)
-                break  # smaller batches make less
+    for replica in ladder.full:
+        columns = (ladder.column(replica.tp, batch) for batch in _halvings(replica.batch))
+        first = next((column for column in columns if reach.has(column)), None)  # smaller batches make less
+        found += [] if first is None else [first]
     return max(found, key=lambda column: (column.samples_per_s, -column.tp), default=None)
 
 
@@ -152,22 +233,17 @@ def _legal_tp(offer: Offer, workload: Workload) -> list[int]:
     return [tp for tp in range(1, largest + 1) if workload.model.heads % tp == 0 and offer.gpu_count % tp == 0]
 
 
-def _trainer_columns(offer: Offer, market: Market, workload: Workload, policy: Policy) -> list[TrainerColumn]:
-    if offer.tenure is Tenure.SPOT and not policy.spot_trainer:
-        return []
-    depth = policy.max_nodes_per_pool if offer.stock is None else offer.stock
-    columns = []
-    nodes = 1
-    while nodes <= min(policy.max_gang_nodes, depth):
-        column = _trainer_column(offer, nodes, market, workload)
-        if column is not None:
-            columns.append(column)
-        nodes *= 2
-    return columns
+class _Gang(NamedTuple):
+    """A gang to be tried: machines of one offer in a layout that the trainer declares."""
+
+    offer: Offer
+    nodes: int
+    layout: TrainerLayout
 
 
-def _trainer_column(offer: Offer, nodes: int, market: Market, workload: Workload) -> TrainerColumn | None:
+def _trainer_column(wanted: _Gang, market: Market, workload: Workload) -> TrainerColumn | None:
     """The gang with the largest micro-batch that fits, or None when not one sample fits a rank."""
+    offer, nodes = wanted.offer, wanted.nodes
     gpu = market.gpus[offer.gpu]
     ranks = nodes * offer.gpu_count
     share = workload.samples_per_step // ranks
@@ -178,7 +254,7 @@ def _trainer_column(offer: Offer, nodes: int, market: Market, workload: Workload
         return None
     gang = Gang(
         gpu=gpu,
-        efficiency=market.calibration.of(offer.gpu),
+        efficiency=market.calibration.of(offer.gpu, workload.model),
         nodes=nodes,
         gpus_per_node=offer.gpu_count,
         network_gb_per_s=offer.network_gb_per_s,
@@ -188,7 +264,7 @@ def _trainer_column(offer: Offer, nodes: int, market: Market, workload: Workload
     return TrainerColumn(
         offer_id=offer.id,
         nodes=nodes,
-        layout=Layout(ranks=ranks, micro_batch=fitting),
+        layout=Layout(kind=wanted.layout.kind, ranks=ranks, micro_batch=fitting),
         samples_per_s=workload.samples_per_step / step_s,
         step_s=step_s,
     )

@@ -1,89 +1,156 @@
 """dominance: rollout columns that another column of the same place makes pointless, whatever else is in the plan."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from dataclasses import dataclass
 
-from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.plan import Role, RolloutColumn, TrainerColumn
+import numpy as np
+
+from hexcloud.domain.plan import TrainerColumn
+from hexcloud.planner.table import Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
-Place = tuple[str, str | None, Tenure]
+
+@dataclass(frozen=True)
+class Contest:
+    """Which columns compete, and for which models the losers may be left out."""
+
+    useful: Useful
+    among: Ints
+    """Positions of the columns in `problem.rollout`, ascending."""
+    gangs: tuple[TrainerColumn, ...]
+    """Gangs that draw on the same stock."""
+    relaxed: bool = False
+    """For relaxed models without egress (see `Choice`): zones and the batch of spot machines do not count there."""
+    counts_slots: bool = True
+    """Not for models without the rule `in_flight`: there the largest batch of a machine is all that matters."""
+    any_site: bool = False
+    """For every site of the trainer at once: the winner must be in reach wherever the loser is."""
 
 
-def undominated(useful: Useful, gangs: Iterable[TrainerColumn], *, relaxed: bool = False) -> tuple[RolloutColumn, ...]:
-    """Return the columns without those that lose to another in every row of the model.
+def undominated(contest: Contest) -> Ints:
+    """Return the positions without those that lose to another in every row of the model.
 
-    One goes only if the winner stands in the same zone and failure domain, costs no more, makes no less, fills no more
-    slots, keeps no fewer cores and draws on no other quota, and if the winner is the same machine, or its stock beside
-    the largest gang is all that any cheapest plan can use of it. Then every plan with the loser can be had without it
-    for no more money. Machines that run, or that the plan must hold, only change their batch. `relaxed` is for relaxed
-    models (see `Choice`): zones, slots and the batch of spot machines do not count there.
+    One goes only if the winner stands in the same zone and failure domain, costs no more (rent, and rent with
+    start-up), makes no less, fills no more slots, keeps no fewer cores and draws on no other quota, and if the winner
+    is the same machine, or its stock beside the largest gang is all that any cheapest plan can use of it. Then every
+    plan with the loser can be had without it for no more money: losing is transitive, and ties go by a total order.
+    Machines that run, or that the plan must hold, only change their batch. Rates and prices are the model's own, with
+    whatever the market knows of an offer's interruptions and start-up in them.
     """
-    plentiful = _plentiful(useful, gangs)
-    by_place: dict[Place, list[RolloutColumn]] = defaultdict(list)
-    for column in useful.columns:
-        offer = useful.problem.offers[column.offer_id]
-        by_place[offer.domain, None if relaxed else offer.zone, offer.tenure].append(column)
-    kept: set[RolloutColumn] = set()
-    for columns in by_place.values():
-        winners: list[RolloutColumn] = []
-        for column in sorted(columns, key=lambda one: _rank(useful, one)):
-            rivals = (one for one in winners if one.offer_id == column.offer_id or one.offer_id in plentiful)
-            if not any(_beats(useful, rival, column, relaxed) for rival in rivals):
-                winners.append(column)
-        kept.update(winners)
-    return tuple(column for column in useful.columns if column in kept)
+    if len(contest.among) == 0 or contest.useful.problem.keeps_all:
+        return contest.among
+    one, other = _pairs(contest)
+    beats = _is_allowed(contest, one, other) & _is_better(contest, one, other)
+    winner, loser = one[beats], other[beats]
+    if contest.useful.problem.policy.max_pools is not None:
+        loser = _without_new_pools(contest, winner, loser)
+    lost = np.zeros(len(contest.useful.problem.table), np.bool_)
+    lost[loser] = True
+    kept: Ints = contest.among[~lost[contest.among]]
+    return kept
 
 
-def _plentiful(useful: Useful, gangs: Iterable[TrainerColumn]) -> set[OfferId]:
-    """Offers of which there is more than any cheapest plan can use."""
-    problem = useful.problem
-    largest: dict[OfferId, int] = defaultdict(int)
-    for gang in gangs:
-        largest[gang.offer_id] = max(largest[gang.offer_id], gang.nodes)
-    needs: dict[OfferId, list[float]] = defaultdict(list)
-    for column in useful.columns:
-        needs[column.offer_id].append(useful.need(column))
-    return {name for name, need in needs.items() if min(sum(need), max(need)) <= problem.stock[name] - largest[name]}
-
-
-def _rank(useful: Useful, column: RolloutColumn) -> tuple[float, float, int, float, str, int]:
-    """Sort key under which a winner comes before all it beats."""
-    usd_per_hour = useful.problem.offers[column.offer_id].usd_per_hour
-    return (usd_per_hour, -_made(useful, column), column.slots, -_cores(useful, column), column.offer_id, column.batch)
-
-
-def _beats(useful: Useful, winner: RolloutColumn, loser: RolloutColumn, relaxed: bool) -> bool:
-    problem = useful.problem
-    is_other = winner.offer_id != loser.offer_id
-    if is_other and (loser.offer_id in problem.require or problem.limits.running(loser.offer_id, Role.ROLLOUT) > 0):
-        return False
-    one, other = problem.offers[winner.offer_id], problem.offers[loser.offer_id]
-    return (
-        _made(useful, winner) >= _made(useful, loser)
-        and (relaxed or winner.slots <= loser.slots)
-        and _cores(useful, winner) >= _cores(useful, loser)
-        and _draws_no_more(one, other)
-        and ((relaxed and not is_other) or _keeps_spot_share(useful, winner, loser))
+def _pairs(contest: Contest) -> tuple[Ints, Ints]:
+    """Return all ordered pairs of columns in one place, the first before the second in rank."""
+    useful, among = contest.useful, contest.among
+    table = useful.problem.table
+    places = (table.tenured_domain if contest.relaxed else table.place)[among]
+    keys = (
+        among,
+        -useful.cores[among],
+        table.slots[among],
+        -useful.made[among],
+        table.usd_per_hour[among],
+        table.price[among],
+        places,
     )
+    order = np.lexsort(keys)
+    ranked, sorted_places = among[order], places[order]
+    starts = np.flatnonzero(np.r_[True, sorted_places[1:] != sorted_places[:-1]])
+    ends = np.repeat(np.r_[starts[1:], len(ranked)], np.diff(np.r_[starts, len(ranked)]))
+    after = ends - np.arange(len(ranked)) - 1
+    first = np.repeat(np.arange(len(ranked)), after)
+    offset = np.arange(len(first)) - np.repeat(np.cumsum(after) - after, after)
+    return ranked[first], ranked[first + 1 + offset]
 
 
-def _made(useful: Useful, column: RolloutColumn) -> float:
-    return min(useful.rates[column], useful.samples_per_s)
+def _is_allowed(contest: Contest, one: Ints, other: Ints) -> Flags:
+    """May a plan do without the second column, as far as stock, what runs and what it must hold are concerned?"""
+    table = contest.useful.problem.table
+    is_same = table.offer[one] == table.offer[other]
+    is_free = ~(table.is_running | table.is_required)[other]
+    allowed: Flags = is_same | (is_free & _plentiful(contest)[table.offer[one]])
+    return allowed
 
 
-def _cores(useful: Useful, column: RolloutColumn) -> float:
-    return min(useful.problem.reward_vcpus(column), useful.reward_vcpus)
+def _plentiful(contest: Contest) -> Flags:
+    """Offers, by number, of which there is more than any cheapest plan can use."""
+    useful, among = contest.useful, contest.among
+    problem, table = useful.problem, useful.problem.table
+    left = np.zeros(len(problem.offers))
+    left[table.offer[among]] = table.stock[among]
+    largest: dict[int, int] = {}
+    for gang in contest.gangs:
+        number = problem.offer_numbers[gang.offer_id]
+        largest[number] = max(largest.get(number, 0), gang.nodes)
+    for number, nodes in largest.items():
+        left[number] -= nodes
+    most, total = np.zeros(len(left)), np.zeros(len(left))
+    np.maximum.at(most, table.offer[among], useful.need[among])
+    np.add.at(total, table.offer[among], useful.need[among])
+    plentiful: Flags = np.minimum(most, total) <= left
+    return plentiful
 
 
-def _draws_no_more(one: Offer, other: Offer) -> bool:
-    return one.quota is None or (one.quota == other.quota and one.quota_units <= other.quota_units)
+def _is_better(contest: Contest, one: Ints, other: Ints) -> Flags:
+    """Is the first column no worse than the second in every row and in the objective? It is before it in rank."""
+    useful = contest.useful
+    table = useful.problem.table
+    better: Flags = (
+        (table.usd_per_hour[one] <= table.usd_per_hour[other])
+        & (table.price[one] <= table.price[other])
+        & (useful.made[one] >= useful.made[other])
+        & (useful.cores[one] >= useful.cores[other])
+        & (
+            (table.quota[one] == 0)
+            | ((table.quota[one] == table.quota[other]) & (table.quota_units[one] <= table.quota_units[other]))
+        )
+    )
+    if contest.counts_slots:
+        better &= table.slots[one] <= table.slots[other]
+    if contest.any_site:
+        better &= useful.farthest_s[one] >= useful.farthest_s[other]
+    return better & _keeps_spot_share(contest, one, other)
 
 
-def _keeps_spot_share(useful: Useful, winner: RolloutColumn, loser: RolloutColumn) -> bool:
-    """More spot throughput may break the share; more on-demand throughput, or less of what is over T, may too."""
-    one, other = useful.rates[winner], useful.rates[loser]
+def _keeps_spot_share(contest: Contest, one: Ints, other: Ints) -> Flags:
+    """More spot throughput may break the share; less on-demand throughput may too, also of what is over T."""
+    useful = contest.useful
     if useful.problem.policy.max_spot_share >= 1:
-        return True
-    tenure = useful.problem.offers[winner.offer_id].tenure
-    return one <= other if tenure is Tenure.SPOT else one >= other
+        return np.ones(len(one), np.bool_)
+    counted: Floats = useful.slowest if contest.relaxed else useful.rates
+    is_spot = useful.problem.table.is_spot[one]
+    keeps: Flags = np.where(is_spot, counted[one] <= counted[other], useful.rates[one] >= useful.rates[other])
+    return keeps
+
+
+def _without_new_pools(contest: Contest, winner: Ints, loser: Ints) -> Ints:
+    """Return the losers that go without a plan needing one pool more: all of an offer, to one other, or a mere batch.
+
+    An offer that may train is in the plan anyway, so its rollout machines may be the ones that cost no pool.
+    """
+    table = contest.useful.problem.table
+    trains = {contest.useful.problem.offer_numbers[gang.offer_id] for gang in contest.gangs}
+    is_batch = table.offer[winner] == table.offer[loser]
+    gone = set(loser[is_batch].tolist())
+    beaten_by: dict[int, dict[int, set[int]]] = {}
+    for one, other in zip(winner[~is_batch].tolist(), loser[~is_batch].tolist(), strict=True):
+        offer = int(table.offer[other])
+        if offer not in trains:
+            beaten_by.setdefault(offer, {}).setdefault(int(table.offer[one]), set()).add(other)
+    columns: dict[int, set[int]] = {}
+    for position in contest.among.tolist():
+        columns.setdefault(int(table.offer[position]), set()).add(position)
+    for offer, rivals in beaten_by.items():
+        if any(columns[offer] <= lost | gone for lost in rivals.values()):
+            gone |= columns[offer]
+    return np.fromiter(sorted(gone), np.int64, len(gone))

@@ -3,7 +3,11 @@
 from hexcloud.domain.offer import Offer
 from hexcloud.planner.milp import Variable
 from hexcloud.planner.problem import Region
-from hexcloud.planner.rules import UNNAMED, Machines, RuleModel, ones
+from hexcloud.planner.rules import UNNAMED, RuleModel, ones
+
+Members = list[tuple[Offer, Variable, float]]
+"""Machines of one zone: offer, variable, and the most that a plan need hold."""
+Zones = dict[str, Members]
 
 
 def add_egress(rules: RuleModel) -> None:
@@ -14,12 +18,11 @@ def add_egress(rules: RuleModel) -> None:
     source = rules.choice.source
     if source is None:
         return
-    regions: dict[Region, dict[str, Machines]] = {}
-    for column, machines in rules.rollout:
+    regions: dict[Region, Zones] = {}
+    for (column, machines), most in zip(rules.rollout, rules.most, strict=True):
         offer = rules.offer(column)
         zones = regions.setdefault((offer.cloud, offer.region), {})
-        zone = offer.zone or ""
-        zones[zone] = (*zones.get(zone, ()), (column, machines))
+        zones.setdefault(offer.zone or "", []).append((offer, machines, most))
     for region, zones in sorted(regions.items()):
         if region == (source.cloud, source.region):
             _add_home(rules, source, zones)
@@ -27,7 +30,7 @@ def add_egress(rules: RuleModel) -> None:
             _add_remote(rules, source, zones)
 
 
-def _add_home(rules: RuleModel, source: Offer, zones: dict[str, Machines]) -> None:
+def _add_home(rules: RuleModel, source: Offer, zones: Zones) -> None:
     """Charge each zone of the trainer's region but its own."""
     usd_per_hour = rules.problem.zone_egress_usd_per_hour(source, rules.choice.samples_per_s)
     for zone, members in sorted(zones.items()):
@@ -35,10 +38,10 @@ def _add_home(rules: RuleModel, source: Offer, zones: dict[str, Machines]) -> No
             rules.charge(rules.egress, _used(rules, members), usd_per_hour)
 
 
-def _add_remote(rules: RuleModel, source: Offer, zones: dict[str, Machines]) -> None:
+def _add_remote(rules: RuleModel, source: Offer, zones: Zones) -> None:
     """Charge the way into a region once, and the way between its zones for each zone but the first."""
     target = rules.choice.samples_per_s
-    offer = rules.offer(next(iter(zones.values()))[0][0])
+    offer = next(iter(zones.values()))[0][0]
     into_region = rules.problem.egress_usd_per_hour(source, offer, target)
     between_zones = rules.problem.zone_egress_usd_per_hour(offer, target) if len(zones) > 1 else 0.0
     if into_region == 0 and between_zones == 0:
@@ -54,10 +57,9 @@ def _add_remote(rules: RuleModel, source: Offer, zones: dict[str, Machines]) -> 
     rules.model.add_row(UNNAMED, [*ones(flags), (region, -1.0)], lower=0.0)
 
 
-def _used(rules: RuleModel, members: Machines) -> Variable:
+def _used(rules: RuleModel, members: Members) -> Variable:
     """Return a variable that is 1 when any of these machines is used; a row per offer keeps the relaxation tight."""
     flag = rules.model.add_variable(upper=1.0, integer=True)
-    for column, machines in members:
-        most = rules.most(column)
+    for _, machines, most in members:
         rules.model.add_row(UNNAMED, [(machines, 1.0), (flag, -most)], upper=0.0)
     return flag

@@ -1,16 +1,21 @@
 """entry: what a plan with a certain machine costs, and at which price of that machine it would cost no more."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Role
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import Found, cheapest
+from hexcloud.planner.search import Found, cheapest, held_in
 
 _GAP = 1e-4
 """Relative; finer than a plan's own, since the answer is a difference of two plans."""
+_HAIR = 1e-6
+"""Of the price: ties are no reason to change a plan."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
+_MOST_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Entry:
     extra_usd_per_hour: float
     """How much more it costs today than the best plan."""
     enters_at_usd_per_hour: float | None
-    """Price of one machine at which a plan with it costs no more; None when not even an almost free one would do."""
+    """Highest price of one machine at which a plan with it costs less for certain; None when none above 0 would do."""
 
 
 def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> Entry | None:
@@ -31,7 +36,7 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     best = cheapest(free, samples_per_s, _GAP)
     if best is None:
         return None
-    offer_id = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.solution.objective)
+    offer_id = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.bound)
     if offer_id is None:
         return None
     forced = replace(free, require=frozenset([offer_id]))
@@ -39,11 +44,26 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     if found is None:
         return None
     extra = max(0.0, found.solution.objective - best.solution.objective)
-    enters_at = _worth(found, best.solution.objective)
-    if enters_at <= 0:
-        given = cheapest(_almost_free(forced), samples_per_s, _GAP)
-        enters_at = 0.0 if given is None else _worth(given, best.solution.objective)
-    return Entry(offer_id, extra, enters_at if enters_at > 0 else None)
+    # Under what is proven of every plan without it, so that the price, when granted, brings it in for certain.
+    beaten = best.bound * (1.0 - _HAIR)
+    return Entry(offer_id, extra, _entry_price(forced, samples_per_s, _worth(found, beaten), beaten))
+
+
+def _entry_price(forced: Problem, samples_per_s: float, guess: float, budget_usd_per_hour: float) -> float | None:
+    """Return the highest price of the required offer at which a plan with it costs the budget, from a first guess.
+
+    The price of the cheapest plan with it rises with its own, ever more slowly, as other plans take over that hold less
+    of it. So Newton's steps come from below: solve at the price just found until it no longer rises.
+    """
+    today = next(offer.usd_per_hour for offer in forced.market.offers if offer.id in forced.require)
+    price = max(guess, 0.0)
+    for _ in range(_MOST_STEPS):
+        found = cheapest(_at_price(forced, max(price, today * ALMOST_FREE)), samples_per_s, _GAP)
+        raised = 0.0 if found is None else _worth(found, budget_usd_per_hour)
+        if raised <= price * (1 + _GAP):
+            break
+        price = raised
+    return price or None
 
 
 def _nearest(forced: Problem, samples_per_s: float, budget_usd_per_hour: float) -> OfferId | None:
@@ -55,20 +75,32 @@ def _nearest(forced: Problem, samples_per_s: float, budget_usd_per_hour: float) 
         given = cheapest(_almost_free(forced), samples_per_s, _GAP)
         if given is not None and given.solution.objective < budget_usd_per_hour and _is_of_one_type(given):
             found = given
-    held = {} if found is None else _held(found)
+    held: Counter[OfferId] = Counter()
+    for (_, name), count in (_held(found) if found else Counter()).items():
+        held[name] += count
     return max(sorted(held), key=lambda name: held[name], default=None)
 
 
 def _is_of_one_type(found: Found) -> bool:
     """Does a plan hold one type of the required machines? Of a mix nobody could say at which price which comes in."""
-    return len({found.rules.problem.offers[name].instance_type for name in _held(found)}) == 1
+    return len({found.rules.problem.offers[name].instance_type for _, name in _held(found)}) == 1
 
 
 def _worth(found: Found, budget_usd_per_hour: float) -> float:
-    """Return the mean price of the required machines at which the plan would cost the budget, USD/h."""
-    held, offers = _held(found), found.rules.problem.offers
-    paid = sum(offers[name].usd_per_hour * count for name, count in held.items())
-    return (paid + budget_usd_per_hour - found.solution.objective) / sum(held.values())
+    """Return the mean price of the required machines at which the plan would cost the budget, USD/h.
+
+    A dollar of rent costs more than a dollar: start-up is paid too, and a spot gang's expected loss is a share of rent.
+    """
+    held, problem = _held(found), found.rules.problem
+    machines = sum(held.values())
+    paid = sum(problem.offers[name].usd_per_hour * count for (_, name), count in held.items())
+    starts = sum(
+        max(0, count - problem.limits.running(name, role)) * problem.new_machine_usd_per_hour(problem.offers[name])
+        for (role, name), count in held.items()
+    )
+    rent, risk = (bill.usd_per_hour(found.solution) for bill in (found.rules.rent, found.rules.risk))
+    usd_per_usd = 1.0 + risk / rent + starts / paid
+    return (paid + (budget_usd_per_hour - found.solution.objective) / usd_per_usd) / machines
 
 
 def _almost_free(problem: Problem) -> Problem:
@@ -82,11 +114,19 @@ def _almost_free(problem: Problem) -> Problem:
     return replace(problem, market=problem.market.model_copy(update={"offers": offers}))
 
 
-def _held(found: Found) -> dict[OfferId, int]:
-    """Return how many machines of each required offer a solution holds."""
-    held: dict[OfferId, int] = {}
-    for column, machines in found.rules.rollout:
-        held[column.offer_id] = held.get(column.offer_id, 0) + found.solution.count(machines)
-    for gang, chosen in found.rules.gangs:
-        held[gang.offer_id] = held.get(gang.offer_id, 0) + gang.nodes * found.solution.count(chosen)
-    return {name: count for name, count in held.items() if name in found.rules.problem.require and count > 0}
+def _at_price(problem: Problem, usd_per_hour: float) -> Problem:
+    """Return the problem with the required offer at another price."""
+    offers = tuple(
+        offer.model_copy(update={"usd_per_hour": usd_per_hour}) if offer.id in problem.require else offer
+        for offer in problem.market.offers
+    )
+    return replace(problem, market=problem.market.model_copy(update={"offers": offers}))
+
+
+def _held(found: Found) -> Counter[tuple[Role, OfferId]]:
+    """Return how many machines of each required offer a solution holds in each role."""
+    plan, required = held_in(found), found.rules.problem.require
+    held = Counter({(Role.TRAINER, plan.gang.offer_id): plan.gang.nodes})
+    for column, count in plan.rollout:
+        held[Role.ROLLOUT, column.offer_id] += count
+    return Counter({key: count for key, count in held.items() if key[1] in required})

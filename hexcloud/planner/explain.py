@@ -20,7 +20,16 @@ from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.words import rule_in_words
 
-__all__ = ["WhyNot", "WhyNotKind", "binding_in_words", "matching_offers", "rejected_counts", "rule_in_words", "why_not"]
+__all__ = [
+    "WhyNot",
+    "WhyNotKind",
+    "binding_in_words",
+    "matching_offers",
+    "notable_gpus",
+    "rejected_counts",
+    "rule_in_words",
+    "why_not",
+]
 
 _HALVINGS = 12
 """Of the range of throughputs: a few thousandths of it."""
@@ -94,7 +103,6 @@ def why_not(
 
 def matching_offers(pattern: str, market: Market) -> list[Offer]:
     """Return the offers whose id, instance type or GPU matches a name or glob, cheapest first."""
-    """Return the offers whose id or instance type matches, cheapest first."""
     wanted = pattern.lower()
     found = [
         offer
@@ -197,6 +205,21 @@ def _impossible(about: WhyNot, rule: str, words: str) -> WhyNot:
 def binding_in_words(allocation: Allocation) -> tuple[str, ...]:
     """Return what kept the plan from being better: each rule at its limit, in words."""
     return tuple(rule_in_words(name) for name in allocation.proof.binding)
+
+
+def notable_gpus(market: Market, allocation: Allocation) -> tuple[str, ...]:
+    """Return GPU types that the plan leaves out, the cheapest memory bandwidth first, as that is what rollout lives on.
+
+    Types of which no offer can be used at all (too old, not proven) come with the others: `why_not` says so.
+    """
+    held = _count_by_offer(allocation)
+    offers = [offer for offer in market.offers if offer.proven]
+    taken = {offer.gpu for offer in offers if offer.id in held}
+    best: dict[str, float] = {}
+    for offer in offers:
+        usd_per_gb_per_s = offer.usd_per_gpu_hour / market.gpus[offer.gpu].hbm_gb_per_s
+        best[offer.gpu] = min(usd_per_gb_per_s, best.get(offer.gpu, usd_per_gb_per_s))
+    return tuple(sorted(best.keys() - taken, key=lambda gpu: (best[gpu], gpu)))
 
 
 def rejected_counts(rejections: tuple[Rejection, ...]) -> dict[str, int]:

@@ -15,7 +15,9 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.partition import Links, bisect, eq3_score, link_graph, partition
+from hexcloud.planner.cut import bisect, eq3_score
+from hexcloud.planner.links import Links, link_graph
+from hexcloud.planner.partition import partition
 from hexcloud.planner.place import place
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen

@@ -5,13 +5,14 @@ Single-threaded, fixed seed, stops on gap and node count, so the same model alwa
 
 import functools
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
 import highspy
 import numpy as np
+from numpy.typing import NDArray
 
 Variable = NewType("Variable", int)
 Term = tuple[Variable, float]
@@ -19,7 +20,18 @@ Term = tuple[Variable, float]
 INFINITY = float("inf")
 BINDING_TOLERANCE = 1e-6
 """A row counts as binding when it is this close to its limit, relative to the limit's size."""
+_CAP_TOLERANCE = 1e-9
+_FEASIBILITY = 1e-9
+"""How far a row may be missed: throughputs are compared to a ten-millionth."""
 _STDOUT = 1
+
+
+_HEURISTICS = (
+    "mip_heuristic_run_feasibility_jump",
+    "mip_heuristic_run_rins",
+    "mip_heuristic_run_rens",
+    "mip_heuristic_run_root_reduced_cost",
+)
 
 
 class Status(StrEnum):
@@ -44,8 +56,8 @@ class Solution:
     values: tuple[float, ...] = ()
     binding: tuple[str, ...] = ()
     """Names of rows at their limit."""
-    reduced_costs: tuple[float, ...] = ()
-    """Of relaxed solves: one unit of a variable that is 0 here raises the objective by at least this much."""
+    duals: Mapping[str, float] = field(default_factory=dict)
+    """Of relaxed solves: what one unit more of a named row's limit adds to the objective."""
 
     def count(self, variable: Variable) -> int:
         """Return the value of an integer variable, freed of the solver's tolerance."""
@@ -66,6 +78,7 @@ class Model:
         self._starts: list[int] = [0]
         self._indices: list[int] = []
         self._coefficients: list[float] = []
+        self._cap = INFINITY
 
     def add_variable(
         self, *, cost: float = 0.0, upper: float = INFINITY, lower: float = 0.0, integer: bool = False
@@ -80,6 +93,10 @@ class Model:
     def upper(self, variable: Variable) -> float:
         """Return a variable's upper bound."""
         return self._upper[variable]
+
+    def fix(self, variable: Variable, value: float) -> None:
+        """Let a variable have one value only."""
+        self._lower[variable] = self._upper[variable] = value
 
     def add_cost(self, variable: Variable, cost: float) -> None:
         """Add to the objective coefficient of a variable."""
@@ -99,9 +116,12 @@ class Model:
         self._starts.append(len(self._indices))
 
     def cap_objective(self, upper: float) -> None:
-        """Cut off points whose objective is over `upper`; the solver gives up a hopeless model at its root."""
-        if upper < INFINITY:
-            self.add_row("", [(Variable(index), cost) for index, cost in enumerate(self._cost) if cost], upper=upper)
+        """Cut off points whose objective is over `upper`; the solver gives up a hopeless model at its root.
+
+        It is the solver's own cutoff and no row: a row with the objective's coefficients makes every relaxation
+        degenerate, which doubles the time.
+        """
+        self._cap = min(self._cap, upper)
 
     def minimise(self, *, gap: float, node_limit: int, relaxed: bool = False) -> Solution:
         """Solve; `relaxed` lets integers be fractions, which gives a lower bound quickly."""
@@ -109,6 +129,8 @@ class Model:
         solver.setOptionValue("mip_rel_gap", gap)
         solver.setOptionValue("mip_abs_gap", 0.0)
         solver.setOptionValue("mip_max_nodes", node_limit)
+        if not relaxed:
+            solver.setOptionValue("objective_bound", self._cap)
         solver.passModel(self._as_highs(relaxed))
         solver.run()
         return self._solution(solver)
@@ -136,10 +158,13 @@ class Model:
         info = solver.getInfo()
         nodes = max(0, int(info.mip_node_count))
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            bound = INFINITY if status is Status.INFEASIBLE else -INFINITY
+            bound = self._cap if status is Status.INFEASIBLE else -INFINITY
             return Solution(status, INFINITY, bound, nodes)
         point = solver.getSolution()
         objective = float(info.objective_function_value)
+        if objective > self._cap * (1.0 + _CAP_TOLERANCE):
+            # The solver never looked for a better point over the cap, so the cap is all that is proven.
+            return Solution(Status.INFEASIBLE if status is Status.OPTIMAL else status, INFINITY, self._cap, nodes)
         is_mip = nodes > 0 or info.mip_node_count >= 0
         bound = float(info.mip_dual_bound) if is_mip else objective
         return Solution(
@@ -149,20 +174,18 @@ class Model:
             nodes=nodes,
             values=tuple(point.col_value),
             binding=self._binding(point.row_value),
-            reduced_costs=tuple(point.col_dual),
+            duals={} if is_mip else dict(zip(self._rows, point.row_dual, strict=True)),
         )
 
     def _binding(self, activities: Iterable[float]) -> tuple[str, ...]:
-        names = []
-        for name, lower, upper, activity in zip(self._rows, self._row_lower, self._row_upper, activities, strict=True):
-            is_equality = lower == upper
-            if name and not is_equality and (_touches(activity, lower) or _touches(activity, upper)):
-                names.append(name)
-        return tuple(names)
+        lower, upper, activity = np.array(self._row_lower), np.array(self._row_upper), np.array(activities)
+        touches = (lower != upper) & (_touches(activity, lower) | _touches(activity, upper))
+        return tuple(name for name, is_binding in zip(self._rows, touches.tolist(), strict=True) if name and is_binding)
 
 
-def _touches(activity: float, limit: float) -> bool:
-    return abs(activity - limit) <= BINDING_TOLERANCE * max(1.0, abs(limit)) if abs(limit) < INFINITY else False
+def _touches(activity: NDArray[np.float64], limit: NDArray[np.float64]) -> NDArray[np.bool_]:
+    near: NDArray[np.bool_] = np.abs(activity - limit) <= BINDING_TOLERANCE * np.maximum(1.0, np.abs(limit))
+    return near & np.isfinite(limit)
 
 
 def _status(status: highspy.HighsModelStatus) -> Status:
@@ -180,7 +203,11 @@ def _new_solver() -> highspy.Highs:
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("parallel", "off")
     solver.setOptionValue("random_seed", 0)
+    solver.setOptionValue("mip_feasibility_tolerance", _FEASIBILITY)
+    solver.setOptionValue("primal_feasibility_tolerance", _FEASIBILITY)
     solver.setOptionValue("mip_allow_restart", False)  # restarts triple the time of models as small as ours
+    for heuristic in _HEURISTICS:  # trees of a few dozen nodes find their own incumbents; these take three quarters
+        solver.setOptionValue(heuristic, False)
     return solver
 
 

@@ -6,21 +6,25 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Allocation, PlanResult
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.allocate import allocate
+from hexcloud.planner.allocate import solve
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.partition import partition
 from hexcloud.planner.place import place
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 
 
-def make_plan(market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> PlanResult:
+def make_plan(
+    market: Market, workload: Workload, policy: Policy, fleet: FleetState, start: Allocation | None = None
+) -> PlanResult:
     """Return the plan that serves the policy best, and every offer that is not in it with the reason.
 
-    Pure: the same arguments give the same plan. Raises InfeasibleError and SolverStoppedError.
+    `start` is an allocation that was good before prices moved: a price to beat, which saves time and may win within the
+    gap. Pure: the same arguments give the same plan. Raises InfeasibleError and SolverStoppedError.
     """
     screened = screen(market, workload, policy, fleet)
     columns, unusable = build_columns(screened.offers, market, workload, policy)
-    allocation = allocate(columns, market, workload, policy, fleet)
+    allocation = solve(Problem(columns, market, workload, policy, fleet), start=start)
     placement = place(allocation, fleet, market)
     plan = partition(placement, allocation, market, workload, fleet)
     beaten = _beaten(screened.offers, unusable, allocation)

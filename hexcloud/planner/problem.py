@@ -1,8 +1,9 @@
-"""Problem: what the MILP knows, indexed once; Site: one place where the trainer could stand."""
+"""Problem: what the MILP knows, indexed once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import LinkScope, Market
@@ -14,8 +15,10 @@ from hexcloud.estimate import rollout, transfer
 from hexcloud.estimate.freshness import SERIAL_SHARE, farthest_s
 from hexcloud.estimate.risk import availability, startup_usd
 from hexcloud.planner.distance import scope_between
+from hexcloud.planner.gangs import Gangs, Site
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.stock import Stock
+from hexcloud.planner.table import Floats, Ints, OfferFacts, Table
 
 S_PER_H = 3600.0
 RESERVED_VCPUS_PER_GPU = 1.0
@@ -23,23 +26,17 @@ RESERVED_VCPUS_PER_GPU = 1.0
 
 Region = tuple[str, str]
 """Cloud and region."""
+_AT_HOME = (LinkScope.ZONE, LinkScope.REGION)
 
 
 @dataclass(frozen=True)
-class Site:
-    """One cloud, region and zone with the gangs that could train there."""
+class Ways:
+    """From a trainer's site to every rollout column, in the order of `Problem.rollout`."""
 
-    anchor: Offer
-    """The offer of the site with the best network: distances are measured from it."""
-    gangs: tuple[TrainerColumn, ...]
-
-
-@dataclass(frozen=True)
-class Way:
-    """From a trainer's site to one place: seconds a version travels, USD for its first copy into the region."""
-
-    travel_s: float
-    usd_per_version: float
+    travel_s: Floats
+    """Seconds a version travels."""
+    usd_per_version: Floats
+    """USD for its first copy into the region; 0 at home."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,8 @@ class Problem:
     fleet: FleetState
     require: frozenset[OfferId] = frozenset()
     """Offers of which the plan must hold at least one machine, if any: what would it cost to have it?"""
+    keeps_all: bool = False
+    """Solve with columns that cannot be in the best plan too: slower and the same, to measure and check the pruning."""
 
     @cached_property
     def offers(self) -> dict[OfferId, Offer]:
@@ -70,6 +69,32 @@ class Problem:
     def stock(self) -> dict[OfferId, int]:
         """Most machines a plan may hold, by offer."""
         return {name: self.limits.most(offer) for name, offer in self.offers.items()}
+
+    @cached_property
+    def offer_numbers(self) -> dict[OfferId, int]:
+        """Number of every offer, as in `table.offer`."""
+        return {name: number for number, name in enumerate(self.offers)}
+
+    @cached_property
+    def table(self) -> Table:
+        """The rollout columns as arrays."""
+        return Table(self.rollout, self._facts)
+
+    @cached_property
+    def _facts(self) -> dict[OfferId, OfferFacts]:
+        return {name: self._facts_of(offer) for name, offer in self.offers.items()}
+
+    def _facts_of(self, offer: Offer) -> OfferFacts:
+        return OfferFacts(
+            offer=offer,
+            stock=self.stock[offer.id],
+            running=self.limits.running(offer.id, Role.ROLLOUT),
+            training=self.limits.running(offer.id, Role.TRAINER),
+            start_usd_per_hour=self.new_machine_usd_per_hour(offer),
+            availability=availability(offer, self.market.calibration),
+            cores=_reward_vcpus(offer),
+            is_required=offer.id in self.require,
+        )
 
     @cached_property
     def quotas(self) -> dict[str, float]:
@@ -94,17 +119,14 @@ class Problem:
         return tuple(sorted(usable, key=lambda column: (column.offer_id, column.nodes, column.layout.kind)))
 
     @cached_property
+    def gang_table(self) -> Gangs:
+        """All gangs and their sites, as arrays."""
+        return Gangs(self.gangs, self._facts, self.duty)
+
+    @property
     def sites(self) -> tuple[Site, ...]:
         """Sites with a usable gang, by name."""
-        found: dict[tuple[str, str, str], list[TrainerColumn]] = {}
-        for gang in self.gangs:
-            offer = self.offers[gang.offer_id]
-            found.setdefault((offer.cloud, offer.region, offer.zone or ""), []).append(gang)
-        return tuple(Site(self._anchor(gangs), tuple(gangs)) for _, gangs in sorted(found.items()))
-
-    def _anchor(self, gangs: list[TrainerColumn]) -> Offer:
-        offers = (self.offers[gang.offer_id] for gang in gangs)
-        return max(offers, key=lambda offer: (offer.network_gb_per_s, offer.id))
+        return self.gang_table.sites
 
     @property
     def duty(self) -> float:
@@ -123,8 +145,7 @@ class Problem:
 
     def reward_vcpus(self, column: RolloutColumn) -> float:
         """Return cores of one instance left for rewards."""
-        offer = self.offers[column.offer_id]
-        return max(0.0, offer.vcpus - RESERVED_VCPUS_PER_GPU * offer.gpu_count)
+        return _reward_vcpus(self.offers[column.offer_id])
 
     def new_machine_usd_per_hour(self, offer: Offer) -> float:
         """Return the start-up of one machine spread over the horizon."""
@@ -140,22 +161,12 @@ class Problem:
         """Would the p95 sample of a column still be trainable when weights travel `travel_s` to it?"""
         return travel_s <= farthest_s(self.workload, column.tp, column.generation_s, self.step_s(samples_per_s))
 
-    def young_enough(self, samples_per_s: float) -> tuple[RolloutColumn, ...]:
-        """Return columns that would be in reach of a trainer next to them."""
-        return tuple(column for column in self.rollout if self.is_young_enough(column, 0.0, samples_per_s))
-
-    def reachable(
-        self, extras: Mapping[RolloutColumn, float], site: Site, samples_per_s: float, slack_usd_per_hour: float
-    ) -> tuple[RolloutColumn, ...]:
-        """Return columns in reach of a site whose extra cost and region's egress together fit the slack, USD/h."""
-        ways, farthest = self._ways(site), self._farthest(samples_per_s)
-        per_hour = S_PER_H / self.step_s(samples_per_s)
-        kept = []
-        for column, extra in extras.items():
-            way = ways[column.offer_id]
-            if way.travel_s <= farthest[column] and extra + way.usd_per_version * per_hour <= slack_usd_per_hour:
-                kept.append(column)
-        return tuple(kept)
+    def ways(self, site: Site) -> Ways:
+        """Return the way of the weights from a site to every rollout column, computed once per site."""
+        known = self._ways_by_site.get(site.anchor.id)
+        if known is None:
+            known = self._ways_by_site[site.anchor.id] = self._new_ways(site.anchor)
+        return known
 
     def egress_usd_per_hour(self, source: Offer, target: Offer, samples_per_s: float) -> float:
         """Return what one copy of every version costs from one machine to another."""
@@ -166,32 +177,35 @@ class Problem:
         usd_per_gb = self._egress_usd_per_gb.get((offer.cloud, LinkScope.REGION), 0.0)
         return transfer.egress_usd(self._version_bytes, usd_per_gb) * S_PER_H / self.step_s(samples_per_s)
 
-    def _farthest(self, samples_per_s: float) -> dict[RolloutColumn, float]:
-        """The longest way of the weights to every column, computed once: each site asks for it."""
-        known = self._farthest_by_pace.get(samples_per_s)
-        if known is None:
-            step_s = self.step_s(samples_per_s)
-            known = {one: farthest_s(self.workload, one.tp, one.generation_s, step_s) for one in self.rollout}
-            self._farthest_by_pace[samples_per_s] = known
-        return known
-
-    def _ways(self, site: Site) -> dict[OfferId, Way]:
-        """The way of the weights from a site to every offer, computed once."""
-        known = self._ways_by_site.get(site.anchor.id)
-        if known is None:
-            known = {name: self._way(site.anchor, offer) for name, offer in self.offers.items()}
-            self._ways_by_site[site.anchor.id] = known
-        return known
-
-    def _way(self, source: Offer, target: Offer) -> Way:
-        scope = self._scope(source, target)
-        link = self._links.get(scope, INFINITY)
-        gb_per_s = min(source.network_gb_per_s, target.network_gb_per_s, link)
-        is_home = scope in (LinkScope.ZONE, LinkScope.REGION)
-        return Way(
-            travel_s=transfer.transfer_s(self._version_bytes, gb_per_s),
-            usd_per_version=0.0 if is_home else self._usd_per_version(source, target),
+    def _new_ways(self, source: Offer) -> Ways:
+        places, number, networks = self._places
+        scopes = [self._scope(source, place) for place in places]
+        links = np.array([self._links.get(scope, INFINITY) for scope in scopes])[number]
+        prices = [
+            0.0 if scope in _AT_HOME else self._usd_per_version(source, place)
+            for scope, place in zip(scopes, places, strict=True)
+        ]
+        gb_per_s = np.minimum(np.minimum(networks, source.network_gb_per_s), links)
+        seconds_at_1 = transfer.transfer_s(self._version_bytes, 1.0)
+        return Ways(
+            travel_s=(seconds_at_1 / gb_per_s)[self.table.offer],
+            usd_per_version=np.array(prices)[number][self.table.offer],
         )
+
+    @cached_property
+    def _places(self) -> tuple[list[Offer], Ints, Floats]:
+        """One offer of every zone, and by offer: number of its zone and its network, 1e9 bytes/s."""
+        number: dict[tuple[str, str, str | None], int] = {}
+        places: list[Offer] = []
+        numbers = []
+        for offer in self.offers.values():
+            place = (offer.cloud, offer.region, offer.zone)
+            if place not in number:
+                number[place] = len(places)
+                places.append(offer)
+            numbers.append(number[place])
+        networks = [offer.network_gb_per_s for offer in self.offers.values()]
+        return places, np.array(numbers, np.int64), np.array(networks, np.float64)
 
     def _usd_per_version(self, source: Offer, target: Offer) -> float:
         billed = self._scope(source, target) if source.cloud == target.cloud else LinkScope.WORLD
@@ -218,13 +232,13 @@ class Problem:
         return {(row.cloud, row.scope): row.usd_per_gb for row in self.market.network.egress}
 
     @cached_property
-    def _farthest_by_pace(self) -> dict[float, dict[RolloutColumn, float]]:
-        return {}
-
-    @cached_property
-    def _ways_by_site(self) -> dict[OfferId, dict[OfferId, Way]]:
+    def _ways_by_site(self) -> dict[OfferId, Ways]:
         return {}
 
     @cached_property
     def _scopes(self) -> dict[tuple[str, str, str, str, bool], LinkScope]:
         return {}
+
+
+def _reward_vcpus(offer: Offer) -> float:
+    return max(0.0, offer.vcpus - RESERVED_VCPUS_PER_GPU * offer.gpu_count)

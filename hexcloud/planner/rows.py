@@ -6,18 +6,19 @@ constants, and no big-M links the trainer's region to anything.
 
 from collections import defaultdict
 
+import numpy as np
+
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.domain.plan import Role
 from hexcloud.estimate.risk import gang_loss_share
 from hexcloud.planner.egress import add_egress
 from hexcloud.planner.milp import Term, Variable
-from hexcloud.planner.problem import Problem
 from hexcloud.planner.rules import UNNAMED, Choice, RuleModel, by_offer, ones
 
 
-def build(problem: Problem, choice: Choice, *, elastic: bool = False) -> RuleModel:
+def build(choice: Choice, *, elastic: bool = False) -> RuleModel:
     """Return the model of a choice with all its rules."""
-    rules = RuleModel(problem, choice, elastic=elastic)
+    rules = RuleModel(choice, elastic=elastic)
     _add_starts(rules)
     _add_rates(rules)
     _add_trainer(rules)
@@ -45,24 +46,27 @@ def _add_starts(rules: RuleModel) -> None:
 
 def _add_rates(rules: RuleModel) -> None:
     """Throughput of the rollout side, what must survive, how much of it may be spot, and cores for rewards."""
-    target, rates = rules.choice.samples_per_s, rules.useful.rates
-    total = _add_total(rules, [(machines, rates[column]) for column, machines in rules.rollout], target)
-    rules.model.add_row("rollout_rate", [(total, 1.0)], lower=target / _unit(target))
+    unit = _unit(rules.useful.top)
+    total = _add_total(rules, rules.of(rules.useful.made / unit))
+    rules.at_least("rollout_rate", [(total, 1.0)], 1.0 / unit)
     _add_survival(rules)
     _add_spot_share(rules)
-    needed = rules.useful.reward_vcpus
-    rewards = [(machines, min(needed, rules.problem.reward_vcpus(column))) for column, machines in rules.rollout]
-    rules.limit("reward_cpu", rewards, lower=needed)
+    cores = zip(_variables(rules), rules.of(rules.useful.cores), strict=True)
+    rules.at_least("reward_cpu", cores, rules.problem.workload.reward_cpu_s_per_sample)
 
 
-def _add_total(rules: RuleModel, rates: list[Term], enough: float) -> Variable:
-    """Return a variable that sums rates in `_unit`s, each counted up to `enough`: whole machines reach it the same.
+def _variables(rules: RuleModel) -> list[Variable]:
+    return [machines for _, machines in rules.rollout]
+
+
+def _add_total(rules: RuleModel, rates: list[float]) -> Variable:
+    """Return a variable that sums rates, each counted as far as it can matter: whole machines reach it the same.
 
     One machine that makes ten times the target then counts once, so the relaxation cannot buy a tenth of it.
     """
     total = rules.model.add_variable()
-    capped = [(machines, min(rate, enough) / _unit(enough)) for machines, rate in rates]
-    rules.model.add_row(UNNAMED, [*capped, (total, -1.0)], lower=0.0, upper=0.0)
+    terms = zip(_variables(rules), rates, strict=True)
+    rules.model.add_row(UNNAMED, [*terms, (total, -1.0)], lower=0.0, upper=0.0)
     return total
 
 
@@ -73,29 +77,29 @@ def _unit(enough: float) -> float:
 
 def _add_survival(rules: RuleModel) -> None:
     """Whatever one failure domain is lost, sigma * T must remain."""
-    least = rules.problem.policy.survival_share * rules.choice.samples_per_s
-    if least == 0:
+    share = rules.problem.policy.survival_share
+    if share == 0 or not rules.rollout:
         return
-    rates = [(machines, rules.useful.rates[column]) for column, machines in rules.rollout]
-    total = _add_total(rules, rates, least)
-    domains: dict[str, list[Term]] = defaultdict(list)
-    for (column, _), (machines, rate) in zip(rules.rollout, rates, strict=True):
-        domains[rules.offer(column).domain].append((machines, -min(rate, least) / _unit(least)))
-    for domain, lost in sorted(domains.items()):
-        rules.limit(f"survive[{domain}]", [(total, 1.0), *lost], lower=least / _unit(least))
+    unit = _unit(share * rules.useful.top)
+    rates = rules.of(rules.useful.surviving / unit)
+    total = _add_total(rules, rates)
+    names, numbers = rules.problem.table.domains
+    lost: dict[int, list[Term]] = defaultdict(list)
+    domains = numbers[list(rules.choice.rollout)].tolist()
+    for domain, machines, rate in zip(domains, _variables(rules), rates, strict=True):
+        lost[domain].append((machines, -rate))
+    for domain, terms in sorted(lost.items()):
+        rules.at_least(f"survive[{names[domain]}]", [(total, 1.0), *terms], share / unit)
 
 
 def _add_spot_share(rules: RuleModel) -> None:
     share = rules.problem.policy.max_spot_share
-    if share >= 1 or all(rules.offer(column).tenure is Tenure.ON_DEMAND for column in rules.choice.rollout):
+    if share >= 1 or all(rules.offer(column).tenure is Tenure.ON_DEMAND for column, _ in rules.rollout):
         return
-    slowest = rules.useful.slowest if rules.choice.relaxed else {}
-    terms = []
-    for column, machines in rules.rollout:
-        rate = rules.useful.rates[column]
-        is_spot = rules.offer(column).tenure is Tenure.SPOT
-        terms.append((machines, (1 - share) * slowest.get(column.offer_id, rate) if is_spot else -share * rate))
-    rules.limit("spot_share", terms, upper=0.0)
+    useful = rules.useful
+    spot = useful.slowest if rules.choice.relaxed else useful.rates
+    terms = np.where(rules.problem.table.is_spot, (1 - share) * spot, -share * useful.rates)
+    rules.limit("spot_share", zip(_variables(rules), rules.of(terms), strict=True), upper=0.0)
 
 
 def _add_trainer(rules: RuleModel) -> None:
@@ -104,7 +108,7 @@ def _add_trainer(rules: RuleModel) -> None:
         return
     rules.model.add_row("one_gang", ones(variable for _, variable in rules.gangs), lower=1.0, upper=1.0)
     trained = [(variable, gang.samples_per_s * rules.problem.duty) for gang, variable in rules.gangs]
-    rules.limit("train_rate", trained, lower=rules.choice.samples_per_s)
+    rules.at_least("train_rate", trained, 1.0)
 
 
 def _add_counts(rules: RuleModel) -> None:
@@ -112,7 +116,8 @@ def _add_counts(rules: RuleModel) -> None:
     problem, workload = rules.problem, rules.problem.workload
     held = _held(rules)
     for name, machines in held.items():
-        rules.limit(f"stock[{name}]", machines, upper=problem.stock[name])
+        if rules.elastic or len(machines) > 1:  # the variable's own bound is enough for one
+            rules.limit(f"stock[{name}]", machines, upper=problem.stock[name])
     for key, left in sorted(problem.quotas.items()):
         drawn = [
             (variable, count * problem.offers[name].quota_units)
@@ -122,14 +127,14 @@ def _add_counts(rules: RuleModel) -> None:
         ]
         if drawn:
             rules.limit(f"quota[{key}]", drawn, upper=left)
-    if not rules.choice.relaxed:
-        slots = [(machines, float(column.slots)) for column, machines in rules.rollout]
+    if rules.choice.counts_slots:
+        slots = zip(_variables(rules), rules.of(problem.table.slots), strict=True)
         rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
     if problem.require and rules.gangs:
         wanted = [term for name, machines in held.items() if name in problem.require for term in machines]
         rules.limit(f"require[{min(problem.require)}]", wanted, lower=1.0)
     if problem.policy.max_pools is not None:
-        pools = [rules.flag(terms, problem.stock[name]) for name, terms in held.items()]
+        pools = [rules.flag(terms) for terms in held.values()]
         rules.limit("pools", ones(pools), upper=float(problem.policy.max_pools))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Role, RolloutColumn, TrainerColumn
 from hexcloud.planner.milp import INFINITY, Model, Solution, Term, Variable
-from hexcloud.planner.problem import Problem
+from hexcloud.planner.table import Floats
 from hexcloud.planner.useful import Useful
 
 UNNAMED = ""
@@ -21,16 +21,27 @@ Machines = tuple[tuple[RolloutColumn, Variable], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """What one model chooses from."""
+    """What one model chooses from, at one throughput or in a range of them (see `Useful`)."""
 
-    samples_per_s: float
-    rollout: tuple[RolloutColumn, ...]
+    useful: Useful
+    rollout: tuple[int, ...]
+    """Positions of columns in `problem.rollout`."""
     gangs: tuple[TrainerColumn, ...]
     """Empty: the rollout side alone, for a lower bound."""
     source: Offer | None
     """Where weights come from; None: egress is free."""
     relaxed: bool = False
-    """For a lower bound with few columns: without `in_flight`, and spot machines count least in `spot_share`."""
+    """For a lower bound with few columns: spot machines count least in `spot_share`."""
+    counts_slots: bool = True
+    """Is there a rule `in_flight`?"""
+    usd_per_sample_s: float | None = None
+    """In a range: what one sample/s more is worth, USD/h, so that the objective is cost minus worth; None: cost counts
+    for nothing and the objective is minus the throughput."""
+
+    @property
+    def samples_per_s(self) -> float:
+        """Return the throughput, or the low end of the range."""
+        return self.useful.samples_per_s
 
 
 class Bill:
@@ -47,22 +58,37 @@ class Bill:
 class RuleModel:
     """A model with its bills. `elastic` lets every limit be broken, and minimises by how much instead of dollars."""
 
-    def __init__(self, problem: Problem, choice: Choice, *, elastic: bool = False) -> None:
-        self.problem = problem
+    def __init__(self, choice: Choice, *, elastic: bool = False) -> None:
+        self.problem = choice.useful.problem
         self.choice = choice
         self.elastic = elastic
-        self.useful = Useful(problem, choice.samples_per_s, choice.rollout)
+        self.useful = choice.useful
         self.model = Model()
         self.slacks: list[tuple[str, Variable]] = []
         self.rent, self.egress, self.one_off, self.risk = Bill(), Bill(), Bill(), Bill()
-        self.rollout: Machines = tuple((column, self._machines(column)) for column in choice.rollout)
+        self.pace = self._pace()
+        self.most = [_MANY] * len(choice.rollout) if elastic else self.of(self.useful.most)
+        columns = [self.problem.rollout[position] for position in choice.rollout]
+        self.rollout: Machines = tuple(zip(columns, map(self._machines, columns, self.most), strict=True))
         self.gangs = tuple((gang, self._gang(gang)) for gang in choice.gangs)
+
+    def of(self, array: Floats) -> list[float]:
+        """Return the entries of an array over all columns that belong to `rollout`, in its order."""
+        entries: list[float] = array[list(self.choice.rollout)].tolist()
+        return entries
 
     def charge(self, bill: Bill, variable: Variable, usd_per_hour: float) -> None:
         """Put a variable's price on a bill."""
         bill.terms.append((variable, usd_per_hour))
-        if not self.elastic:
+        if not self.elastic and (self.pace is None or self.choice.usd_per_sample_s is not None):
             self.model.add_cost(variable, usd_per_hour)
+
+    def at_least(self, name: str, terms: Iterable[Term], share: float) -> None:
+        """Add a rule whose sum must reach a share of the throughput."""
+        if self.pace is None:
+            self.limit(name, terms, lower=share * self.choice.samples_per_s)
+        else:
+            self.limit(name, [*terms, (self.pace, -share)], lower=0.0)
 
     def limit(self, name: str, terms: Iterable[Term], *, lower: float = -INFINITY, upper: float = INFINITY) -> None:
         """Add a rule with one bound; in elastic models it may be broken for the share by which it is."""
@@ -78,22 +104,25 @@ class RuleModel:
         """Return the offer a column uses."""
         return self.problem.offers[column.offer_id]
 
-    def most(self, column: RolloutColumn) -> float:
-        """Return the most machines of a column that a plan need hold."""
-        return _MANY if self.elastic else float(self.useful.most(column))
-
-    def flag(self, machines: Iterable[Term], most: int) -> Variable:
-        """Return a variable that is 1 when any of at most `most` machines is used."""
+    def flag(self, machines: Iterable[Term]) -> Variable:
+        """Return a variable that is 1 when any of these machines is used; a row for each keeps the relaxation tight."""
         used = self.model.add_variable(upper=1.0, integer=True)
-        limit = _MANY if self.elastic else float(most)
-        self.model.add_row(UNNAMED, [*machines, (used, -limit)], upper=0.0)
+        for variable, _ in machines:
+            limit = self.model.upper(variable)
+            self.model.add_row(UNNAMED, [(variable, 1.0), (used, -min(limit, _MANY))], upper=0.0)
         return used
 
-    def _machines(self, column: RolloutColumn) -> Variable:
-        offer = self.offer(column)
-        upper = INFINITY if self.elastic else float(self.useful.most(column))
-        machines = self.model.add_variable(upper=upper, integer=True)
-        self.charge(self.rent, machines, offer.usd_per_hour)
+    def _pace(self) -> Variable | None:
+        """The throughput, where it is a variable."""
+        if self.useful.up_to is None:
+            return None
+        worth = self.choice.usd_per_sample_s
+        cost = -1.0 if worth is None else -worth
+        return self.model.add_variable(cost=cost, lower=self.useful.samples_per_s, upper=self.useful.up_to)
+
+    def _machines(self, column: RolloutColumn, most: float) -> Variable:
+        machines = self.model.add_variable(upper=INFINITY if self.elastic else most, integer=True)
+        self.charge(self.rent, machines, self.offer(column).usd_per_hour)
         return machines
 
     def _gang(self, gang: TrainerColumn) -> Variable:

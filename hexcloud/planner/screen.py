@@ -22,12 +22,14 @@ class Screened(Frozen):
 def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> Screened:
     """Return the offers that pass every rule, each with its effective stock, and a Rejection for every other."""
     stock = Stock(market, policy, fleet)
+    wishes = tuple((rule, patterns) for rule, patterns in _wishes(policy) if patterns)
+    unable = {kind: _unable(*kind, market, workload) for kind in {(one.gpu, one.gpu_count) for one in market.offers}}
     kept: list[Offer] = []
     rejections: list[Rejection] = []
     for offer in sorted(market.offers, key=lambda one: one.id):
-        refusal = _refusal(offer, market, workload, policy) or (
-            stock.refusal(offer) if stock.running(offer.id) == 0 else None
-        )
+        refusal = _unwanted(offer, policy, wishes) or unable[offer.gpu, offer.gpu_count]
+        if refusal is None and stock.running(offer.id) == 0:
+            refusal = stock.refusal(offer)
         if refusal:
             rejections.append(Rejection(offer_id=offer.id, rule=refusal[0], reason=refusal[1]))
         else:
@@ -36,35 +38,33 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
 
 
 _Refusal = tuple[str, str]
+_Wishes = tuple[tuple[str, tuple[str, ...]], ...]
+"""Facts of an offer that the policy restricts, and the patterns they may match."""
 
 
-def _refusal(offer: Offer, market: Market, workload: Workload, policy: Policy) -> _Refusal | None:
-    return _unwanted(offer, policy) or _unable(offer, market, workload)
+def _wishes(policy: Policy) -> _Wishes:
+    return (("cloud", policy.clouds), ("region", policy.regions), ("gpu", policy.gpus))
 
 
-def _unwanted(offer: Offer, policy: Policy) -> _Refusal | None:
+def _unwanted(offer: Offer, policy: Policy, wishes: _Wishes) -> _Refusal | None:
     """What the policy does not want."""
-    wishes: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-        ("cloud", offer.cloud, policy.clouds),
-        ("region", offer.region, policy.regions),
-        ("gpu", offer.gpu, policy.gpus),
-    )
-    for rule, value, patterns in wishes:
-        if patterns and not any(fnmatchcase(value, pattern) for pattern in patterns):
+    for rule, patterns in wishes:
+        value = {"cloud": offer.cloud, "region": offer.region, "gpu": offer.gpu}[rule]
+        if not any(fnmatchcase(value, pattern) for pattern in patterns):
             return rule, f"{rule} {value} is not among {', '.join(patterns)}"
     if offer.tenure is Tenure.SPOT and policy.max_spot_share == 0 and not policy.spot_trainer:
         return "tenure", "the policy allows no spot machine in any role"
     return None
 
 
-def _unable(offer: Offer, market: Market, workload: Workload) -> _Refusal | None:
+def _unable(name: str, gpu_count: int, market: Market, workload: Workload) -> _Refusal | None:
     """What the machine cannot do."""
-    gpu = market.gpus.get(offer.gpu)
+    gpu = market.gpus.get(name)
     if gpu is None:
-        return "gpu_facts", f"no facts about GPU {offer.gpu} in the catalog"
+        return "gpu_facts", f"no facts about GPU {name} in the catalog"
     if not gpu.has_bf16:
         return "bf16", f"{gpu.name} has no bf16"
-    needed, there = workload.model.weight_bytes, usable_bytes(gpu) * offer.gpu_count
+    needed, there = workload.model.weight_bytes, usable_bytes(gpu) * gpu_count
     if needed > there:
         return "memory", f"weights take {needed / GIB:.1f} GiB, its GPUs hold {there / GIB:.1f} GiB in all"
     return None

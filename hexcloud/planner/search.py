@@ -1,25 +1,31 @@
-"""search: the cheapest allocation at one throughput, branching on the trainer's site before counts; and the fastest."""
+"""search: the cheapest allocation at one throughput, branching on the trainer's site before counts."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
 
 from hexcloud.domain.errors import SolverStoppedError
-from hexcloud.domain.plan import RolloutColumn, TrainerColumn
-from hexcloud.planner.dominance import undominated
+from hexcloud.domain.offer import OfferId
+from hexcloud.domain.plan import Allocation, RolloutColumn, TrainerColumn
+from hexcloud.planner.dominance import Contest, undominated
+from hexcloud.planner.floor import Floor, rollout_floor
+from hexcloud.planner.gangs import Ranked
 from hexcloud.planner.milp import INFINITY, Solution, Status
-from hexcloud.planner.problem import Problem, Site
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
+from hexcloud.planner.table import Ints
 from hexcloud.planner.useful import Useful
 
 NODE_LIMIT = 50_000
 """Branch-and-bound nodes per site; the bundled market needs a few dozen. A time limit would not be repeatable."""
 
-_LEAST_SHARE = 1e-6
-_FEW = 200
-"""Columns of the first guess."""
+FEW = 60
+"""Columns of a first guess."""
 _HAIR = 1e-9
-_FLOOR_GAP = 1e-4
-_FLOOR_NODES = 500
+_FLOOR_GAP = 1e-3
+_FLOOR_NODES = 100
 """The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
 
 
@@ -33,160 +39,176 @@ class Found:
     nodes: int
 
 
+class Held(NamedTuple):
+    """Machines of a plan, of which the next search can take its start."""
+
+    rollout: tuple[tuple[RolloutColumn, int], ...]
+    gang: TrainerColumn
+
+    @classmethod
+    def of(cls, plan: Allocation) -> "Held":
+        """Return the machines of an allocation."""
+        return cls(tuple((share.column, share.count) for share in plan.rollout), plan.trainer.column)
+
+
+def held_in(found: Found) -> Held:
+    """Return the machines of an answer."""
+    rules, solution = found.rules, found.solution
+    rollout = ((column, solution.count(machines)) for column, machines in rules.rollout)
+    gang = next(gang for gang, chosen in rules.gangs if solution.count(chosen) == 1)
+    return Held(tuple((column, count) for column, count in rollout if count > 0), gang)
+
+
 @dataclass(frozen=True)
 class Trial:
     """One throughput that is tried at every site."""
 
-    samples_per_s: float
-    floor: float
-    """What rollout costs at least wherever the trainer stands, in fractions of machines, USD/h."""
-    extras: dict[RolloutColumn, float]
-    """Columns in reach of a trainer beside them, with the USD/h by which using one raises that floor."""
-    sites: tuple[tuple[float, Site, tuple[TrainerColumn, ...]], ...]
-    """Least USD/h of a gang, site and its gangs that are fast enough; cheapest first, none over the hourly cap."""
+    useful: Useful
+    floor: Floor
+    sites: tuple[Ranked, ...]
+    """Cheapest gang first, none over the hourly cap."""
     rise: float = 0.0
     """By how much whole machines are dearer than the floor, as far as is proven, USD/h."""
 
     @property
     def least(self) -> float:
         """Return what rollout costs at least, USD/h."""
-        return self.floor + self.rise
+        return self.floor.usd_per_hour + self.rise
 
 
-def cheapest(problem: Problem, samples_per_s: float, gap: float) -> Found | None:
+def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | None = None) -> Found | None:
     """Return the cheapest allocation that makes `samples_per_s` within the relative gap, or None if there is none.
 
+    `start` is a plan that was good before prices moved: what its kinds of machines cost today is the price to beat.
     Raises SolverStoppedError when the node limit comes before the proof.
     """
-    trial = _trial(problem, samples_per_s)
-    best = _first_guess(problem, trial, gap)
-    cap = _cap_usd_per_hour(problem)
-    ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
-    trial = _raised(problem, trial, ceiling)
-    nodes, bound = 0, INFINITY
-    for gang_usd, site, gangs in trial.sites:
+    trial = trial_at(Useful(problem, samples_per_s))
+    best = _guess(trial, gap, start)
+    cap = cap_usd_per_hour(problem)
+    trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
+    nodes, bound = 0 if best is None else best.nodes, INFINITY
+    for ranked in trial.sites:
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
-        lower = trial.least + gang_usd
+        lower = trial.least + ranked.least_usd_per_hour
         if lower >= ceiling:
             bound = min(bound, lower)
             break
-        rules = _site_rules(problem, trial, site, gangs, ceiling - trial.least)
-        if best is not None:
-            rules.model.cap_objective(ceiling)
-        solution = _solved(rules, gap)
-        nodes += solution.nodes
-        bound = min(bound, max(lower, min(solution.bound, ceiling)))
-        if solution.values and (best is None or solution.objective < best.solution.objective):
-            best = Found(rules, solution, bound, nodes)
+        found = at_site(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
+        nodes += found.nodes
+        bound = min(bound, max(lower, min(found.bound, ceiling)))
+        if found.solution.values and (best is None or found.solution.objective < best.solution.objective):
+            best = found
     return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
 
 
-def fastest(problem: Problem, width: float, below: float = INFINITY) -> tuple[Found | None, float]:
-    """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
-
-    `below` is a throughput known to be out of reach. Bisects T until the two are within the relative `width`: dearer
-    egress, fewer columns in reach and longer pauses make everything harder as T grows, never easier. None when not even
-    a millionth of the fastest gang is feasible.
-    """
-    ceiling = min(below, max((gang.samples_per_s * problem.duty for gang in problem.gangs), default=0.0))
-    least = ceiling * _LEAST_SHARE
-    reached, trial = 0.0, ceiling
-    while trial > least and ceiling - reached > width * ceiling:
-        if _is_feasible(problem, trial):
-            reached = trial
-        else:
-            ceiling = trial
-        trial = (ceiling + reached) / 2.0
-    return (cheapest(problem, reached, width) if reached > 0 else None), ceiling
-
-
-def _is_feasible(problem: Problem, samples_per_s: float) -> bool:
-    """Does any site have any plan at all? The first one found ends the search."""
-    cap = _cap_usd_per_hour(problem)
-    trial = _raised(problem, _trial(problem, samples_per_s), cap)
-    return any(
-        bool(_solved(_site_rules(problem, trial, site, gangs, cap - trial.least), INFINITY).values)
-        for gang_usd, site, gangs in trial.sites
-        if trial.least + gang_usd <= cap
-    )
-
-
-def _cap_usd_per_hour(problem: Problem) -> float:
+def cap_usd_per_hour(problem: Problem) -> float:
     """Return what no plan may cost; a hair more, so that a bound never rules out a plan that costs just that."""
     return (problem.policy.max_usd_per_hour or INFINITY) * (1.0 + _HAIR)
 
 
-def _first_guess(problem: Problem, trial: Trial, gap: float) -> Found | None:
-    """Solve the most promising site with the most promising columns: a price that later sites have to beat."""
-    if not trial.sites:
-        return None
-    _, site, gangs = trial.sites[0]
-    ranked = sorted(trial.extras, key=lambda column: (trial.extras[column], column.offer_id, column.batch))
-    few = replace(trial, extras={column: trial.extras[column] for column in ranked[:_FEW]})
-    rules = _site_rules(problem, few, site, gangs, INFINITY)
-    solution = _solved(rules, gap)
-    return Found(rules, solution, 0.0, solution.nodes) if solution.values else None
-
-
-def _trial(problem: Problem, samples_per_s: float) -> Trial:
-    floor, extras = _rollout_floor(problem, samples_per_s)
-    cap = _cap_usd_per_hour(problem)
-    ranked = []
-    for site in problem.sites if floor < INFINITY else ():
-        gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= samples_per_s)
-        least = min((problem.gang_usd_per_hour(gang) for gang in gangs), default=INFINITY)
-        if gangs and floor + least <= cap:
-            ranked.append((least, site, gangs))
-    return Trial(samples_per_s, floor, extras, tuple(sorted(ranked, key=lambda row: row[0])))
-
-
-def _raised(problem: Problem, trial: Trial, ceiling: float) -> Trial:
-    """Raise the floor to what whole machines cost, as far as the ceiling is concerned.
-
-    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
-    """
-    slack = ceiling - trial.floor - trial.sites[0][0] if trial.sites else 0.0
-    if slack <= 0 or slack == INFINITY:
-        return trial
-    near = tuple(column for column, extra in trial.extras.items() if extra <= slack)
-    gangs = [gang for _, site, gangs in trial.sites for gang in gangs]
-    affordable = [gang for gang in gangs if trial.floor + problem.gang_usd_per_hour(gang) <= ceiling]
-    kept = undominated(Useful(problem, trial.samples_per_s, near), affordable, relaxed=True)
-    rules = build(problem, Choice(trial.samples_per_s, kept, (), None, relaxed=True))
-    rules.model.cap_objective(trial.floor + slack)
-    solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
-    return replace(trial, rise=min(slack, max(0.0, solution.bound - trial.floor)))
-
-
-def _rollout_floor(problem: Problem, samples_per_s: float) -> tuple[float, dict[RolloutColumn, float]]:
-    """Return what the rollout side costs at least wherever the trainer stands, and what each column would add to that.
-
-    It is the relaxed model without gangs and egress. Infinite when no columns suffice.
-    """
-    near = problem.young_enough(samples_per_s)
-    if not near:
-        return INFINITY, {}
-    rules = build(problem, Choice(samples_per_s, near, (), None))
-    solution = rules.model.minimise(gap=0.0, node_limit=NODE_LIMIT, relaxed=True)
-    if not solution.values:
-        return INFINITY, {}
-    return solution.bound, {column: max(0.0, solution.reduced_costs[machines]) for column, machines in rules.rollout}
-
-
-def _site_rules(
-    problem: Problem, trial: Trial, site: Site, gangs: tuple[TrainerColumn, ...], gang_budget: float
-) -> RuleModel:
-    """Build a site's model without what is out of reach, dominated, or dearer than what is left beside the rollout."""
-    prices = {gang: problem.gang_usd_per_hour(gang) for gang in gangs}
-    affordable = tuple(gang for gang, usd in prices.items() if usd <= gang_budget)
-    slack = gang_budget + trial.rise - min(prices.values())
-    reachable = problem.reachable(trial.extras, site, trial.samples_per_s, slack)
-    kept = undominated(Useful(problem, trial.samples_per_s, reachable), affordable)
-    return build(problem, Choice(trial.samples_per_s, kept, affordable, site.anchor))
-
-
-def _solved(rules: RuleModel, gap: float) -> Solution:
+def solved(rules: RuleModel, gap: float) -> Solution:
+    """Solve a model. Raises SolverStoppedError when the node limit comes before the proof."""
     solution = rules.model.minimise(gap=gap, node_limit=NODE_LIMIT)
     if solution.status is Status.STOPPED:
         raise SolverStoppedError(f"no proof within {NODE_LIMIT} nodes at {rules.choice.samples_per_s:.3f} samples/s")
     return solution
+
+
+def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float = INFINITY) -> Found:
+    """Solve one site: without what is out of reach, dominated, or over the ceiling together with the rest.
+
+    First without counting slots, so that the largest batch of every machine is enough; only when that answer has more
+    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for.
+    """
+    nodes = 0
+    for counts_slots in (False, True):
+        rules = _site_rules(trial, ranked, ceiling, counts_slots)
+        rules.model.cap_objective(cutoff)
+        solution = solved(rules, gap)
+        nodes += solution.nodes
+        if not solution.values or fits_in_flight(rules, solution):
+            break
+    return Found(rules, solution, solution.bound, nodes)
+
+
+def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool) -> RuleModel:
+    least_gang, site, gangs = ranked
+    useful, floor = trial.useful, trial.floor
+    problem = useful.problem
+    if problem.keeps_all:
+        everything = np.flatnonzero(useful.in_reach(site))
+        return build(Choice(useful, tuple(everything.tolist()), gangs, site.anchor))
+    affordable = tuple(gang for gang in gangs if trial.least + problem.gang_usd_per_hour(gang) <= ceiling)
+    alive = floor.alive
+    extra = floor.extra[alive] + useful.egress_usd_per_hour(site)[alive]
+    near = alive[useful.in_reach(site)[alive] & (extra <= ceiling - floor.usd_per_hour - least_gang)]
+    kept = undominated(Contest(useful, near, affordable, counts_slots=counts_slots))
+    return build(Choice(useful, tuple(kept.tolist()), affordable, site.anchor, counts_slots=counts_slots))
+
+
+def fits_in_flight(rules: RuleModel, solution: Solution) -> bool:
+    """Are no more samples in flight than admission lets in?"""
+    workload = rules.problem.workload
+    slots = sum(column.slots * solution.count(machines) for column, machines in rules.rollout)
+    return slots <= (workload.eta + 1) * workload.samples_per_step
+
+
+def _guess(trial: Trial, gap: float, start: Held | None) -> Found | None:
+    """Return a plan that later sites have to beat: of the columns that were good before, else of the most promising."""
+    if not trial.sites:
+        return None
+    known = None if start is None else _of_columns(trial, gap, start)
+    if known is not None:
+        return known
+    alive = trial.floor.alive
+    few = alive[np.argsort(trial.floor.extra[alive], kind="stable")[:FEW]]
+    return _among(trial, np.sort(few), trial.sites[0], gap)
+
+
+def _of_columns(trial: Trial, gap: float, start: Held) -> Found | None:
+    """Return the best plan of an earlier plan's columns, with a gang at its site."""
+    gang = start.gang.offer_id
+    ranked = next((one for one in trial.sites if any(other.offer_id == gang for other in one.gangs)), None)
+    wanted = {_key(column) for column, _ in start.rollout}
+    names = {name for name, _, _ in wanted}
+    rollout = enumerate(trial.useful.problem.rollout)
+    used = [position for position, one in rollout if one.offer_id in names and _key(one) in wanted]
+    return _among(trial, np.array(used, np.int64), ranked, gap) if ranked is not None and used else None
+
+
+def _key(column: RolloutColumn) -> tuple[OfferId, int, int]:
+    return column.offer_id, column.tp, column.batch
+
+
+def _among(trial: Trial, positions: Ints, ranked: Ranked, gap: float) -> Found | None:
+    few = replace(trial, floor=replace(trial.floor, alive=positions))
+    found = at_site(few, ranked, gap, INFINITY)
+    return found if found.solution.values else None
+
+
+def trial_at(useful: Useful) -> Trial:
+    """Return a throughput with its floor and the sites that can train it."""
+    floor = rollout_floor(useful)
+    budget = cap_usd_per_hour(useful.problem) - floor.usd_per_hour
+    ranked = useful.problem.gang_table.ranked(useful.samples_per_s, budget) if floor.usd_per_hour < INFINITY else []
+    return Trial(useful, floor, tuple(ranked))
+
+
+def raised(trial: Trial, ceiling: float) -> Trial:
+    """Raise the floor to what whole machines cost, as far as the ceiling is concerned.
+
+    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
+    """
+    floor, useful = trial.floor, trial.useful
+    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour if trial.sites else 0.0
+    if slack <= 0 or slack == INFINITY:
+        return trial
+    problem = useful.problem
+    near = floor.alive[floor.extra[floor.alive] <= slack]
+    gangs = [gang for ranked in trial.sites for gang in ranked.gangs]
+    affordable = tuple(gang for gang in gangs if floor.usd_per_hour + problem.gang_usd_per_hour(gang) <= ceiling)
+    kept = undominated(Contest(useful, near, affordable, relaxed=True, counts_slots=False))
+    rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True, counts_slots=False))
+    rules.model.cap_objective(floor.usd_per_hour + slack)
+    solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
+    return replace(trial, rise=min(slack, max(0.0, solution.bound - floor.usd_per_hour)))

@@ -1,75 +1,128 @@
-"""useful: how many machines of one column a cheapest plan can hold at most, and how much of one machine counts.
+"""useful: what one machine of each column is worth at one throughput, and how many a cheapest plan can hold at most.
 
-Both only tighten the model: no cheapest plan is lost, and its relaxation comes close to whole machines.
+The limits only tighten the model: no cheapest plan is lost, and its relaxation comes close to whole machines.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from hexcloud.domain.offer import OfferId, Tenure
-from hexcloud.domain.plan import RolloutColumn
-from hexcloud.planner.milp import INFINITY
-from hexcloud.planner.problem import Problem
+import numpy as np
+
+from hexcloud.estimate.freshness import farthest_s
+from hexcloud.estimate.rollout import pause_share
+from hexcloud.planner.gangs import Site
+from hexcloud.planner.problem import S_PER_H, Problem
+from hexcloud.planner.table import Flags, Floats
 
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Useful:
-    """Bounds of one problem at one throughput, with the columns a plan may use."""
+    """Arrays over `problem.rollout` at one throughput, or over a range of throughputs as if they were at its low end.
+
+    Pauses, reach and egress only get worse as throughput grows, so over a range they are a relaxation.
+    """
 
     problem: Problem
     samples_per_s: float
-    columns: tuple[RolloutColumn, ...]
+    up_to: float | None = None
+    """High end of the range; None: one throughput."""
+
+    @property
+    def top(self) -> float:
+        """Return the largest throughput in question."""
+        return self.samples_per_s if self.up_to is None else self.up_to
 
     @property
     def reward_vcpus(self) -> float:
-        """Return the cores that rewards keep busy."""
-        return self.samples_per_s * self.problem.workload.reward_cpu_s_per_sample
+        """Return the cores that rewards keep busy at most."""
+        return self.top * self.problem.workload.reward_cpu_s_per_sample
 
     @cached_property
-    def rates(self) -> dict[RolloutColumn, float]:
-        """Trained samples/s of one instance of each column."""
-        return {column: self.problem.rate(column, self.samples_per_s) for column in self.columns}
+    def rates(self) -> Floats:
+        """Trained samples/s of one machine: losses, pauses and drops taken off. As `Problem.rate`, for all columns."""
+        problem, table = self.problem, self.problem.table
+        kinds, number = table.speeds
+        step_s = problem.step_s(self.samples_per_s)
+        running = np.array([1.0 - pause_share(problem.workload, tp, step_s) for tp, _ in kinds], np.float64)
+        working = table.availability * running[number]
+        rates: Floats = table.samples_per_s * working * (1.0 - problem.workload.drop_share) * problem.duty
+        return rates
 
     @cached_property
-    def slowest(self) -> dict[OfferId, float]:
-        """Least samples/s of one instance in any column of its offer."""
-        offers = {column.offer_id for column in self.columns}
-        slowest: dict[OfferId, float] = {}
-        for column in self.problem.rollout:
-            if column.offer_id in offers:
-                rate = self.problem.rate(column, self.samples_per_s)
-                slowest[column.offer_id] = min(rate, slowest.get(column.offer_id, rate))
+    def made(self) -> Floats:
+        """Rates as far as they count: one machine that makes ten times the target makes the target."""
+        return np.minimum(self.rates, self.top)
+
+    @cached_property
+    def surviving(self) -> Floats:
+        """Rates as far as they count where a domain is lost."""
+        return np.minimum(self.rates, self.problem.policy.survival_share * self.top)
+
+    @cached_property
+    def cores(self) -> Floats:
+        """Cores left for rewards as far as they count."""
+        return np.minimum(self.problem.table.cores, self.reward_vcpus)
+
+    @cached_property
+    def slowest(self) -> Floats:
+        """Least samples/s of one machine in any column of its offer."""
+        table = self.problem.table
+        least = np.full(int(table.offer.max(initial=-1)) + 1, np.inf)
+        np.minimum.at(least, table.offer, self.rates)
+        slowest: Floats = least[table.offer]
         return slowest
 
-    def most(self, column: RolloutColumn) -> int:
-        """Return the most machines of a column in a cheapest plan."""
-        return int(min(self.need(column), self.problem.stock[column.offer_id]))
+    @cached_property
+    def farthest_s(self) -> Floats:
+        """Longest way of the weights from which samples are still young enough, seconds; negative: none is."""
+        problem, (kinds, number) = self.problem, self.problem.table.speeds
+        step_s = problem.step_s(self.samples_per_s)
+        ways = [farthest_s(problem.workload, tp, generation_s, step_s) for tp, generation_s in kinds]
+        farthest: Floats = np.array(ways, np.float64)[number]
+        return farthest
 
-    def need(self, column: RolloutColumn) -> float:
-        """Return how many machines of a column are enough, whatever the stock; infinity when nobody knows.
+    @cached_property
+    def is_near(self) -> Flags:
+        """Columns that would be in reach of a trainer next to them, and make anything."""
+        return (self.farthest_s >= 0.0) & (self.rates > 0.0)
+
+    @cached_property
+    def need(self) -> Floats:
+        """How many machines of a column are enough, whatever the stock; infinity when nobody knows.
 
         Were there one more, the others of the column would make T and the cores for rewards by themselves, so one
         could go. Only the spot share can forbid that, and then a spot machine could go instead.
         """
-        rate, vcpus = self.rates[column], self.problem.reward_vcpus(column)
-        share = self.problem.policy.max_spot_share
-        is_base = self.problem.offers[column.offer_id].tenure is Tenure.ON_DEMAND and 0 < share < 1
-        if rate <= 0 or (is_base and vcpus <= 0):
-            return INFINITY
-        needed = self._base_rate(share) if is_base else self.samples_per_s
-        machines = max(needed / rate, self.reward_vcpus / vcpus if vcpus > 0 else 0.0)
-        return max(1.0, math.ceil(machines - _ROUNDING))
+        table, share = self.problem.table, self.problem.policy.max_spot_share
+        is_base = ~table.is_spot if 0 < share < 1 else np.zeros(len(table), np.bool_)
+        needed = np.where(is_base, self._base_rate(share) if 0 < share < 1 else 0.0, self.top)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for_rate = needed / self.rates
+            for_cores = np.where(table.cores > 0, self.reward_vcpus / table.cores, 0.0)
+        machines = np.ceil(np.maximum(for_rate, for_cores) - _ROUNDING)
+        is_unknown = (self.rates <= 0) | (is_base & (table.cores <= 0))
+        need: Floats = np.where(is_unknown, np.inf, np.maximum(1.0, machines))
+        return need
+
+    @cached_property
+    def most(self) -> Floats:
+        """The most machines of a column in a cheapest plan, a whole number."""
+        return np.minimum(self.need, self.problem.table.stock)
 
     def _base_rate(self, spot_share: float) -> float:
         """On-demand rollout beyond which spot machines beside it are more than any rule asks for."""
-        survivors = self.problem.policy.survival_share * self.samples_per_s
-        return max(self.samples_per_s, (1.0 - spot_share) / spot_share * (survivors + self._largest_spot_rate))
+        survivors = self.problem.policy.survival_share * self.top
+        largest_spot = float(np.max(self.rates[self.problem.table.is_spot], initial=0.0))
+        return max(self.top, (1.0 - spot_share) / spot_share * (survivors + largest_spot))
 
-    @cached_property
-    def _largest_spot_rate(self) -> float:
-        offers = self.problem.offers
-        spot = (rate for column, rate in self.rates.items() if offers[column.offer_id].tenure is Tenure.SPOT)
-        return max(spot, default=0.0)
+    def in_reach(self, site: Site) -> Flags:
+        """Which columns can weights reach in time from a site?"""
+        in_reach: Flags = self.is_near & (self.problem.ways(site).travel_s <= self.farthest_s)
+        return in_reach
+
+    def egress_usd_per_hour(self, site: Site) -> Floats:
+        """What one copy of every version costs into each column's region; 0 at home."""
+        egress: Floats = self.problem.ways(site).usd_per_version * S_PER_H / self.problem.step_s(self.samples_per_s)
+        return egress

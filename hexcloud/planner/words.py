@@ -7,6 +7,8 @@ _WORDS = {
     "stock": "no more machines of {} can be had",
     "quota": "the account's quota {} is used up",
     "hourly_budget": "the plan may not cost more per hour",
+    "run_budget": "the samples that are left may not cost more than the money that is left",
+    "deadline": "the samples must be trained before the deadline",
     "spot_share": "no more of the rollout may be on spot",
     "pools": "the plan may not use more different offers",
     "reward_cpu": "the rollout machines' CPUs must keep up with the rewards",

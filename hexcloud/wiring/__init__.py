@@ -8,6 +8,7 @@ from hexcloud.wiring.plan import (
     fleet_input,
     policy_of,
     run_input,
+    sky_picks,
     snapshot_input,
     workload_of,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "run_dir",
     "run_input",
     "secrets_of",
+    "sky_picks",
     "snapshot_input",
     "timer",
     "with_budget",

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hexcloud.domain.errors import ConfigError
-from hexcloud.wiring.places import open_prices, open_store, store_file
+from hexcloud.wiring.places import factors_file, open_prices, open_store, store_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hexcloud.controller.experience import Experience
     from hexcloud.controller.needs import CloudNeeds
     from hexcloud.controller.refresh import Facts, PartReport
+    from hexcloud.domain.calibration import Factor
     from hexcloud.domain.offer import Offer, OfferId
     from hexcloud.ports import MarketSource
 
@@ -31,7 +32,14 @@ def _snapshot(clouds: tuple[str, ...] = ()) -> "SnapshotMarket":
     """Return the bundled market, with the speeds that were measured here."""
     from hexcloud.adapters.markets.snapshot import SnapshotMarket
 
-    return SnapshotMarket(clouds)
+    return SnapshotMarket(clouds, factors=measured_factors())
+
+
+def measured_factors() -> "tuple[Factor, ...]":
+    """Return the speeds that `hexcloud profile` has measured here."""
+    from hexcloud.adapters.files import load_factors
+
+    return load_factors(factors_file())
 
 
 def _experience() -> "Experience":

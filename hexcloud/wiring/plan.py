@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +13,12 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
-from hexcloud.wiring.market import believed_market
+from hexcloud.wiring.market import believed_market, measured_factors
 
 if TYPE_CHECKING:
     from hexcloud.controller.needs import CloudNeeds
+    from hexcloud.domain.offer import OfferId
+    from hexcloud.domain.plan import PlanResult
 
 DEFAULT_TARGET = "20k"
 """What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
@@ -84,7 +87,26 @@ def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
 
     workload = workload_of(spec)
     policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
-    return PlanInput(market=load_fleet(path), workload=workload, policy=policy)
+    market = load_fleet(path)
+    market = market.model_copy(update={"calibration": market.calibration.with_factors(measured_factors())})
+    return PlanInput(market=market, workload=workload, policy=policy)
+
+
+def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
+    """Return the offers that SkyPilot's optimizer would take for a plan's machines, of those that the policy allows.
+
+    Empty where SkyPilot is not installed. Raises MarketError when it fails.
+    """
+    from hexcloud.adapters.markets import sky_optimizer
+
+    if not sky_optimizer.is_installed():
+        return frozenset()
+    refused = {rejection.offer_id for rejection in result.rejections if rejection.rule != "not_chosen"}
+    offers = {offer.id: offer for offer in market.offers if offer.id not in refused}
+    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    machines = ((offers[name], count) for name, count in sorted(counts.items()))
+    asks = (sky_optimizer.Ask(one.gpu, one.gpu_count, count, one.tenure) for one, count in machines)
+    return sky_optimizer.picks(tuple(asks), tuple(offers.values()))
 
 
 def run_input(spec: RunSpec) -> PlanInput:

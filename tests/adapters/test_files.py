@@ -11,13 +11,16 @@ from hexcloud.adapters.files import (
     MAX_BYTES,
     catalog_root,
     find_model,
+    load_factors,
     load_fleet,
     load_models,
     load_policy,
     load_run_spec,
     load_yaml,
     policy_root,
+    save_factor,
 )
+from hexcloud.domain.calibration import Factor, Phase
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
@@ -73,7 +76,7 @@ def test_a_misspelt_key_inside_another_is_found(write: Write) -> None:
 def test_a_wrong_value_names_the_value_and_what_it_must_be(write: Write) -> None:
     assert fault(write("batch: 0\n")) == "run.yaml: batch is 0: must be greater than 0 (line 1)"
     said = fault(write("objective: cheap\n"), Policy)
-    assert said == "run.yaml: objective is 'cheap': must be 'min_cost' or 'max_throughput' (line 1)"
+    assert said == "run.yaml: objective is 'cheap': must be 'min_cost', 'max_throughput' or 'budget_run' (line 1)"
 
 
 def test_every_fault_has_its_own_line(write: Write) -> None:
@@ -236,3 +239,27 @@ def test_no_message_speaks_of_python(write: Write, text: str, said: str) -> None
     assert said in str(refusal.value)
     assert "tuple" not in str(refusal.value)
     assert "RunSpec" not in str(refusal.value)
+
+
+def test_a_measured_speed_is_kept_and_replaced_by_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "calibration.yaml"
+    assert load_factors(path) == ()
+    old, other = (Factor(gpu=gpu, phase=Phase.ROLLOUT, speed=0.9, source="a day: measured") for gpu in ("H100", "L4"))
+    new = old.model_copy(update={"speed": 1.1})
+    for factor in (old, other, new):
+        save_factor(path, factor)
+    assert load_factors(path) == (new, other)
+
+
+def test_a_wrong_measured_speed_is_named(write: Write) -> None:
+    path = write("factors:\n- {gpu: H100, phase: rolout, speed: -1, source: me}\n", name="calibration.yaml")
+    with pytest.raises(ConfigError) as caught:
+        load_factors(path)
+    assert "factors[0].phase is 'rolout': must be 'rollout' or 'training'" in str(caught.value)
+    assert "factors[0].speed is -1: must be greater than 0" in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        save_factor(tmp_path / "home" / "calibration.yaml", Factor(gpu="L4", phase=Phase.ROLLOUT, speed=1, source="me"))

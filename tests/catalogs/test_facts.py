@@ -43,6 +43,14 @@ def test_every_gpu_has_an_efficiency() -> None:
     assert all(calibration.of(gpu).source for gpu in load_gpus())
 
 
+def test_every_factor_is_about_a_known_gpu_and_says_where_it_comes_from() -> None:
+    calibration = load_calibration()
+    assert all(factor.gpu in load_gpus() and factor.source for factor in calibration.factors)
+    assert len({factor.key for factor in calibration.factors}) == len(calibration.factors)
+    large, medium = (calibration.of("A40", load_models()[name]) for name in ("Qwen2.5-14B", "Qwen2.5-7B"))
+    assert large.rollout_speed < medium.rollout_speed == 1.0
+
+
 @pytest.mark.parametrize("path", sorted(policy_root().glob("*.yaml")), ids=lambda path: path.stem)
 def test_each_policy_is_named_after_its_file_and_says_for_whom_it_is(path: Path) -> None:
     assert load_policy(path.stem).name == path.stem

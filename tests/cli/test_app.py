@@ -17,7 +17,19 @@ def test_version(cli: Callable[..., Any]) -> None:
 def test_help_names_every_command_and_hides_the_inner_one(cli: Callable[..., Any]) -> None:
     said = cli("--help")
     assert said.code == 0
-    for command in ["plan", "up", "attach", "status", "events", "replan", "down", "report", "preflight", "catalog"]:
+    for command in [
+        "plan",
+        "up",
+        "attach",
+        "status",
+        "events",
+        "replan",
+        "down",
+        "report",
+        "preflight",
+        "profile",
+        "catalog",
+    ]:
         assert f"\n  {command} " in said.out
     assert "control" not in said.out
 

@@ -38,7 +38,16 @@ def test_stdout_is_json_and_nothing_else() -> None:
 def test_a_reader_sees_machines_price_and_rivals(cli: Callable[..., Any]) -> None:
     said = cli("plan", "--cloud", "nebius", "--target-throughput", "10k")
     assert said.code == 0
-    for word in ("trainer", "rollout", "USD/h", "no plan is under", "simpler buyers", "--why OFFER"):
+    for word in (
+        "trainer",
+        "rollout",
+        "USD/h",
+        "no plan is under",
+        "simpler buyers",
+        "--why OFFER",
+        "held by",
+        "--explain",
+    ):
         assert word in said.out
 
 

@@ -1,11 +1,13 @@
 import pytest
 
 from hexcloud import wiring
+from hexcloud.adapters.markets.sky_optimizer import is_installed
 from hexcloud.cli.planned import Planned, allocation_lines, make, plan_fields, spell_target
 from hexcloud.domain.plan import Role
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
+from hexcloud.planner.baselines import SKYPILOT
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +41,10 @@ def test_a_target_is_spelt_in_the_unit_it_was_asked_in(planned: Planned, asked: 
     spelt = spell_target(samples_per_s, workload, asked)
     assert parse_target(spelt, workload) == pytest.approx(samples_per_s, rel=1e-3)
     assert ("step" in spelt, "sample" in spelt) == ("step" in (asked or ""), "sample" in (asked or ""))
+
+
+@pytest.mark.skipif(not is_installed(), reason="SkyPilot is not installed")
+def test_skypilots_optimizer_is_one_of_the_buyers_where_it_is_installed() -> None:
+    planned = make(wiring.snapshot_input(RunSpec(cloud=("nebius",), target="10k")), "10k", with_sky=True)
+    (row,) = (row for row in planned.baselines if row.name == SKYPILOT)
+    assert row.usd_per_hour is None or (planned.saving(row) or 0.0) >= -1e-3

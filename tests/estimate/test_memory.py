@@ -12,6 +12,7 @@ from hexcloud.estimate.memory import (
     largest_micro_batch,
     training_bytes,
     usable_bytes,
+    usable_training_bytes,
 )
 
 
@@ -37,6 +38,14 @@ def test_a_full_batch_fits(workload: Workload, h800: GpuSpec, gib: float, tp: in
     assert batch == 0 or workload.model.weight_bytes / tp + cache <= usable_bytes(gpu)
 
 
+def test_one_longest_sample_that_fits_is_enough_for_a_replica(models: dict[str, ModelSpec], h800: GpuSpec) -> None:
+    """Llama-3.1-8B serves 45,000 tokens on 24 GB (vllm-project/vllm#10517), where no headroom is left."""
+    longest = Workload(model=models["7B"], prompt_tokens=44_999, response_tokens=1, max_response_tokens=1)
+    room = models["7B"].weight_bytes + 45_100 * models["7B"].kv_bytes_per_token
+    assert largest_batch(longest, small_gpu(h800, room / GIB / 0.9), 1) == 1
+    assert largest_batch(longest, small_gpu(h800, 0.99 * room / GIB / 0.9), 1) == 0
+
+
 def test_kv_cache_is_split_over_kv_heads_only(models: dict[str, ModelSpec]) -> None:
     model = models["7B"]
     assert kv_bytes_per_gpu(model, 4) == model.kv_bytes_per_token / 4 == kv_bytes_per_gpu(model, 8)
@@ -47,13 +56,16 @@ def test_7b_needs_more_than_one_80_gib_gpu_to_train(workload: Workload, h800: Gp
     assert largest_micro_batch(workload, h800, 8, 16) >= 4
 
 
-@given(ranks=st.integers(1, 64), limit=st.integers(1, 16))
-def test_micro_batch_fits_and_one_more_would_not(workload: Workload, h800: GpuSpec, ranks: int, limit: int) -> None:
+@given(ranks=st.integers(1, 64), limit=st.integers(1, 64), most_tokens=st.sampled_from([512, 2048, 8192]))
+def test_micro_batch_fits_and_one_more_would_not(
+    workload: Workload, h800: GpuSpec, ranks: int, limit: int, most_tokens: int
+) -> None:
+    workload = workload.model_copy(update={"max_response_tokens": most_tokens, "response_tokens": 400.0})
     found = largest_micro_batch(workload, h800, ranks, limit)
     if found > 0:
-        assert training_bytes(workload, ranks, found) <= usable_bytes(h800)
+        assert training_bytes(workload, ranks, found) <= usable_training_bytes(h800)
     if found < limit:
-        assert training_bytes(workload, ranks, found + 1) > usable_bytes(h800)
+        assert training_bytes(workload, ranks, found + 1) > usable_training_bytes(h800)
 
 
 def test_states_take_18_bytes_a_parameter_over_all_ranks(workload: Workload) -> None:

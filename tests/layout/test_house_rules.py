@@ -15,15 +15,15 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # One foreign library, one home: where each may be imported. Prefixes of paths below hexcloud/.
 HOMES = {
     "highspy": ("planner/milp.py",),
+    "networkx": ("planner/links.py",),
     "pandas": ("adapters/markets/",),
-    "matplotlib": ("cli/plot.py", "cli/frontier.py"),
-    "networkx": ("planner/partition.py",),
+    "matplotlib": ("cli/chart.py", "cli/plot.py"),
     "apscheduler": ("adapters/timer.py",),
     "sqlalchemy": ("adapters/store/",),
     "yaml": ("adapters/files.py",),
     "torch": ("runtime/trainer", "runtime/loss", "runtime/weights", "runtime/checkpoint", "adapters/engines/embedded"),
     "transformers": ("runtime/trainer", "runtime/weights"),
-    "sky": ("adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
+    "sky": ("adapters/markets/sky_optimizer.py", "adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
     "boto3": ("adapters/clouds/aws",),
     "botocore": ("adapters/clouds/aws",),
     "google": ("adapters/clouds/gcp",),

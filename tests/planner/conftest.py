@@ -130,3 +130,11 @@ def market(make_market: MakeMarket, make_offer: MakeOffer) -> Market:
         make_offer("lean1", 0.8, region="us-two", zone="b", **spot),
         make_offer("big8", 22.0, region="us-two"),
     )
+
+
+@pytest.fixture(scope="session")
+def makers(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload
+) -> tuple[MakeOffer, MakeMarket, Workload]:
+    """What random markets are made with."""
+    return make_offer, make_market, workload

@@ -1,240 +1,31 @@
 """The MILP against brute force, which tries every gang and every count and checks each rule from its definition."""
 
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hexcloud.domain.errors import ConfigError, InfeasibleError
-from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
-from hexcloud.domain.market import LinkScope, Market, Quota
-from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.plan import Allocation, Columns, Layout, Role, RolloutColumn, SlotName, TrainerColumn
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.plan import Allocation, Columns, Layout, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import allocate, solve
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-Makers = tuple[MakeOffer, MakeMarket, Workload]
-EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-FEWER = settings(EXAMPLES, max_examples=50)
-
-
-@pytest.fixture(scope="session")
-def makers(make_offer: MakeOffer, make_market: MakeMarket, workload: Workload) -> Makers:
-    return make_offer, make_market, workload
-
-
-PLACES = (("us-one", "a"), ("us-one", "b"), ("us-two", "a"), ("eu-one", "a"))
-
-
-@st.composite
-def offers(draw: st.DrawFn, make_offer: MakeOffer) -> tuple[Offer, ...]:
-    found: dict[OfferId, Offer] = {}
-    for _ in range(draw(st.integers(2, 3))):
-        region, zone = draw(st.sampled_from(PLACES))
-        offer = make_offer(
-            draw(st.sampled_from(["big8", "lean8", "big1"])),
-            float(draw(st.integers(1, 30))),
-            region=region,
-            zone=zone,
-            tenure=draw(st.sampled_from(list(Tenure))),
-            stock=draw(st.sampled_from([2, 2, 1, 1, 0])),
-            vcpus=float(draw(st.sampled_from([64, 64, 64, 12]))),
-            quota=draw(st.sampled_from([None, None, "q"])),
-            quota_units=8.0,
-        )
-        found[offer.id] = offer
-    return tuple(found.values())
-
-
-@st.composite
-def columns_of(draw: st.DrawFn, offer: Offer) -> tuple[list[RolloutColumn], list[TrainerColumn]]:
-    rollout = [
-        RolloutColumn(
-            offer_id=offer.id,
-            tp=1,
-            replicas=1,
-            batch=batch,
-            samples_per_s=float(draw(st.integers(3, 12))),
-            generation_s=float(draw(st.sampled_from([5, 5, 60, 400]))),
-        )
-        for batch in draw(st.sampled_from([(128,), (64, 256), (64, 512), ()]))
-    ]
-    gangs = [
-        TrainerColumn(
-            offer_id=offer.id,
-            nodes=nodes,
-            layout=Layout(ranks=nodes * offer.gpu_count),
-            samples_per_s=float(rate),
-            step_s=256.0 / rate,
-        )
-        for nodes in (1, 2)
-        if (rate := draw(st.sampled_from([8, 12, 15, 4, 0]))) > 0
-    ]
-    return rollout, gangs
-
-
-@st.composite
-def fleets(draw: st.DrawFn, among: tuple[Offer, ...]) -> FleetState:
-    nodes = [
-        Node(
-            id=NodeId(f"n{index}"),
-            run_id=RunId("run"),
-            slot=SlotName(f"s{index}"),
-            attempt=0,
-            role=draw(st.sampled_from(list(Role))),
-            offer_id=draw(st.sampled_from(among)).id,
-            status=NodeStatus.READY,
-            requested_at_s=0.0,
-        )
-        for index in range(draw(st.integers(0, 2)))
-    ]
-    return FleetState(nodes=tuple(nodes))
-
-
-@st.composite
-def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.MIN_COST) -> Problem:
-    make_offer, make_market, workload = makers
-    among = draw(offers(make_offer))
-    rollout: list[RolloutColumn] = []
-    gangs: list[TrainerColumn] = []
-    for offer in among:
-        own_rollout, own_gangs = draw(columns_of(offer))
-        rollout += own_rollout
-        gangs += own_gangs
-    quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
-    policy = Policy(
-        objective=objective,
-        target_samples_per_s=float(draw(st.integers(1, 8))) if objective is Objective.MIN_COST else None,
-        max_usd_per_hour=draw(st.sampled_from([None, None, None, 60.0, 150.0])),
-        survival_share=draw(st.sampled_from([0.0, 0.0, 0.4])),
-        max_spot_share=draw(st.sampled_from([1.0, 1.0, 0.5])),
-        max_pools=draw(st.sampled_from([None, None, 2])),
-    )
-    return Problem(
-        columns=Columns(rollout=tuple(rollout), trainer=tuple(gangs)),
-        market=make_market(*among, quotas=quotas),
-        workload=workload.model_copy(update={"eta": draw(st.sampled_from([4, 4, 1, 0]))}),
-        policy=policy,
-        fleet=draw(fleets(among)),
-    )
-
-
-@dataclass(frozen=True)
-class Pick:
-    """One gang and counts of rollout columns: a point the oracle judges."""
-
-    gang: TrainerColumn
-    counts: tuple[tuple[RolloutColumn, int], ...]
-
-
-def picks(problem: Problem) -> Iterator[Pick]:
-    ranges = [range(problem.stock[column.offer_id] + 1) for column in problem.rollout]
-    for gang in problem.gangs:
-        for counts in itertools.product(*ranges):
-            yield Pick(gang, tuple((c, n) for c, n in zip(problem.rollout, counts, strict=True) if n))
-
-
-def brute_force(problem: Problem, samples_per_s: float) -> float | None:
-    prices = [cost(problem, pick, samples_per_s) for pick in picks(problem) if not broken(problem, pick, samples_per_s)]
-    return min(prices, default=None)
-
-
-def cost(problem: Problem, pick: Pick, samples_per_s: float) -> float:
-    return spend(problem, pick, samples_per_s) + expected_loss(problem, pick)
-
-
-def expected_loss(problem: Problem, pick: Pick) -> float:
-    market, trainer = problem.market, problem.offers[pick.gang.offer_id]
-    if trainer.tenure is Tenure.ON_DEMAND:
-        return 0.0
-    calibration = market.calibration
-    per_hour = calibration.spot_interruptions_per_hour * pick.gang.nodes
-    return rent(problem, pick) * per_hour * (calibration.restart_s + calibration.startup_s) / 3600
-
-
-def rent(problem: Problem, pick: Pick) -> float:
-    rollout = sum(n * problem.offers[c.offer_id].usd_per_hour for c, n in pick.counts)
-    return rollout + pick.gang.nodes * problem.offers[pick.gang.offer_id].usd_per_hour
-
-
-def spend(problem: Problem, pick: Pick, samples_per_s: float) -> float:
-    running = [(node.role, node.offer_id) for node in problem.fleet.live()]
-    start_h = problem.market.calibration.startup_s / 3600 / problem.policy.horizon_h
-    starting = 0.0
-    for offer in problem.offers.values():
-        held = sum(n for c, n in pick.counts if c.offer_id == offer.id)
-        new = max(0, held - running.count((Role.ROLLOUT, offer.id)))
-        if pick.gang.offer_id == offer.id:
-            new += max(0, pick.gang.nodes - running.count((Role.TRAINER, offer.id)))
-        starting += new * offer.usd_per_hour * start_h
-    return rent(problem, pick) + starting + egress(problem, pick, samples_per_s)
-
-
-def egress(problem: Problem, pick: Pick, samples_per_s: float) -> float:
-    usd = {row.scope: row.usd_per_gb for row in problem.market.network.egress}
-    trainer = problem.offers[pick.gang.offer_id]
-    places = {(o.region, o.zone) for o in (problem.offers[c.offer_id] for c, _ in pick.counts)}
-    total = 0.0
-    for region in {region for region, _ in places}:
-        zones = {zone for own, zone in places if own == region}
-        if region == trainer.region:
-            total += usd[LinkScope.REGION] * len(zones - {trainer.zone})
-            continue
-        same = region.split("-")[0] == trainer.region.split("-")[0]
-        total += usd[LinkScope.CONTINENT if same else LinkScope.WORLD] + usd[LinkScope.REGION] * (len(zones) - 1)
-    weights_gb = problem.workload.model.weight_bytes / 1e9
-    return total * weights_gb * 3600 * samples_per_s / problem.workload.samples_per_step
-
-
-def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
-    """Names of the rules a pick breaks."""
-    policy, workload, target = problem.policy, problem.workload, samples_per_s
-    held = {name: sum(n for c, n in pick.counts if c.offer_id == name) for name in problem.offers}
-    held[pick.gang.offer_id] += pick.gang.nodes
-    rates = [(problem.offers[c.offer_id], n * problem.rate(c, target)) for c, n in pick.counts]
-    total = sum(rate for _, rate in rates)
-    spot = sum(rate for offer, rate in rates if offer.tenure is Tenure.SPOT)
-    tight = 1e-6
-    checks = {
-        "train_rate": pick.gang.samples_per_s * problem.duty >= target - tight,
-        "rollout_rate": total >= target - tight,
-        "stock": all(count <= problem.stock[name] for name, count in held.items()),
-        "quota": all(
-            sum(8.0 * n for name, n in held.items() if problem.offers[name].quota == key) <= left
-            for key, left in problem.quotas.items()
-        ),
-        "spot_share": spot <= policy.max_spot_share * total + tight,
-        "pools": sum(1 for count in held.values() if count) <= (policy.max_pools or 99),
-        "in_flight": sum(n * c.slots for c, n in pick.counts) <= (workload.eta + 1) * workload.samples_per_step,
-        "reward_cpu": sum(n * problem.reward_vcpus(c) for c, n in pick.counts)
-        >= target * workload.reward_cpu_s_per_sample - tight,
-        "survive": all(
-            total - sum(rate for offer, rate in rates if offer.domain == domain)
-            >= policy.survival_share * target - tight
-            for domain in {offer.domain for offer in problem.offers.values()}
-        ),
-        "hourly_budget": spend(problem, pick, target) <= (policy.max_usd_per_hour or 1e9) + tight,
-        "reach": all(is_near(problem, pick.gang, c, target) for c, _ in pick.counts),
-    }
-    return [name for name, is_kept in checks.items() if not is_kept]
-
-
-def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, samples_per_s: float) -> bool:
-    site = next(site for site in problem.sites if gang in site.gangs)
-    return column in problem.reachable({column: 0.0}, site, samples_per_s, float("inf"))
-
-
-def as_pick(allocation: Allocation) -> Pick:
-    return Pick(allocation.trainer.column, tuple((share.column, share.count) for share in allocation.rollout))
+from tests.planner.oracle import (
+    EXAMPLES,
+    FEWER,
+    Makers,
+    as_pick,
+    broken,
+    brute_force,
+    problems,
+)
 
 
 @given(st.data())
@@ -305,6 +96,71 @@ def test_same_input_gives_the_same_plan_in_any_order(makers: Makers, data: st.Da
     backwards = Columns(rollout=problem.columns.rollout[::-1], trainer=problem.columns.trainer[::-1])
     turned = with_market(problem, problem.market.offers[::-1], backwards)
     assert answer(problem) == answer(problem) == answer(turned)
+
+
+@given(st.data())
+@FEWER
+def test_pruning_loses_no_optimum(makers: Makers, data: st.DataObject) -> None:
+    problem = data.draw(problems(makers))
+    assert price(problem) == pytest.approx(price(replace(problem, keeps_all=True)), rel=1e-6)
+
+
+@pytest.mark.slow
+@given(st.data())
+@EXAMPLES
+def test_pruning_loses_no_optimum_with_few_pools_and_lost_domains(makers: Makers, data: st.DataObject) -> None:
+    drawn = data.draw(problems(makers))
+    limits = {
+        "max_pools": data.draw(st.sampled_from([1, 2, 3])),
+        "survival_share": data.draw(st.sampled_from([0.3, 0.6])),
+    }
+    problem = replace(drawn, policy=drawn.policy.model_copy(update=limits))
+    assert price(problem) == pytest.approx(price(replace(problem, keeps_all=True)), rel=1e-6)
+
+
+@given(st.data())
+@FEWER
+def test_loss_of_any_one_domain_leaves_sigma_of_the_target(makers: Makers, data: st.DataObject) -> None:
+    drawn = data.draw(problems(makers))
+    problem = replace(drawn, policy=drawn.policy.model_copy(update={"survival_share": 0.4, "max_pools": None}))
+    found = answer(problem)
+    if isinstance(found, str):
+        return
+    rates = [
+        (problem.offers[share.column.offer_id].domain, share.count * problem.rate(share.column, found.samples_per_s))
+        for share in found.rollout
+    ]
+    for lost in {domain for domain, _ in rates}:
+        left = sum(rate for domain, rate in rates if domain != lost)
+        assert left >= 0.4 * found.samples_per_s * (1 - 1e-6)
+
+
+@given(st.data())
+@FEWER
+def test_where_switching_costs_nothing_a_running_fleet_changes_nothing(makers: Makers, data: st.DataObject) -> None:
+    drawn = data.draw(problems(makers))
+    free = drawn.market.calibration.model_copy(update={"startup_s": 0.0})
+    problem = replace(drawn, market=drawn.market.model_copy(update={"calibration": free}))
+    if any(problem.limits.running(offer.id) > (offer.stock or 0) for offer in problem.market.offers):
+        return  # what runs may stay where nothing is left to rent, so a fresh plan has fewer choices
+    fresh = replace(problem, fleet=FleetState())
+    assert price(problem) == pytest.approx(price(fresh), rel=1e-6)
+
+
+@given(st.data())
+@FEWER
+def test_a_plan_to_start_from_changes_the_time_and_not_the_price(makers: Makers, data: st.DataObject) -> None:
+    problem = data.draw(problems(makers))
+    first = answer(problem)
+    if isinstance(first, str):
+        return
+    moved = tuple(
+        offer.model_copy(update={"usd_per_hour": offer.usd_per_hour * data.draw(st.sampled_from([0.5, 1.0, 2.0]))})
+        for offer in problem.market.offers
+    )
+    later = with_market(problem, moved, problem.columns)
+    if price(later) < float("inf"):
+        assert solve(later, gap=0.0, start=first).usd_per_hour == pytest.approx(price(later), rel=1e-6)
 
 
 def with_market(problem: Problem, among: tuple[Offer, ...], columns: Columns) -> Problem:

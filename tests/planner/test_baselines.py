@@ -1,12 +1,14 @@
 import pytest
 
+from hexcloud import wiring
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.report import BaselineRow
+from hexcloud.domain.run import RunSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import DEAREST, baselines
+from hexcloud.planner.baselines import DEAREST, SKYPILOT, baselines
 from hexcloud.planner.plan import make_plan
 
 
@@ -101,3 +103,35 @@ def test_a_buyer_who_pays_over_three_times_the_plan_is_not_priced(
     plan = make_plan(market, workload, policy, FleetState()).plan.allocation
     bargain = plan.model_copy(update={"rent_usd_per_hour": plan.rent_usd_per_hour / 10})
     assert all(row.usd_per_hour is None for row in baselines(market, workload, policy, bargain))
+
+
+@pytest.mark.parametrize(
+    ("target", "wishes"),
+    [
+        ("20k", {"survival_share": 0.5}),
+        ("8k", {"max_spot_share": 0.5, "survival_share": 0.7}),
+        ("40k", {"max_spot_share": 0.0, "clouds": ("aws", "lambda", "nebius", "runpod")}),
+    ],
+)
+def test_on_the_bundled_market_no_buyer_pays_less_than_the_plan(target: str, wishes: dict[str, object]) -> None:
+    """benchmarks/vs_baselines.py asks a hundred times on the whole market."""
+    given = wiring.snapshot_input(RunSpec(target=target))
+    policy = given.policy.model_copy(update=wishes)
+    plan = make_plan(given.market, given.workload, policy, FleetState()).plan.allocation
+    prices = [row.usd_per_hour for row in baselines(given.market, given.workload, policy, plan) if row.usd_per_hour]
+    assert len(prices) >= 3
+    assert min(prices) >= plan.usd_per_hour * (1 - MIP_GAP)
+
+
+def test_who_takes_the_picks_of_another_optimizer_never_pays_less(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    plan = make_plan(market, workload, policy, FleetState()).plan
+    own = frozenset(slot.offer_id for slot in plan.placement.slots)
+    dear = frozenset(offer.id for offer in market.offers if offer.instance_type == "big8")
+    for picks, is_same in ((own, True), (dear, False)):
+        rows = {row.name: row.usd_per_hour for row in baselines(market, workload, policy, plan.allocation, picks)}
+        price = rows[SKYPILOT]
+        assert price is not None and price >= plan.allocation.usd_per_hour * (1 - MIP_GAP)
+        assert (price <= plan.allocation.usd_per_hour * (1 + MIP_GAP)) == is_same
+    assert SKYPILOT not in {row.name for row in baselines(market, workload, policy, plan.allocation)}

@@ -4,7 +4,7 @@ import pytest
 
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 
@@ -35,8 +35,23 @@ def test_a_slow_gpu_gets_a_column_that_is_quick_enough_for_the_target(
     columns, _ = build_columns((offer,), market, workload, fast)
     quick = [column for column in columns.rollout if column.generation_s < allowed_s]
     assert quick and all(column.tp > 1 for column in quick)
-    unasked, _ = build_columns((offer,), market, workload, policy.model_copy(update={"target_samples_per_s": None}))
-    assert not [column for column in unasked.rollout if column.generation_s < allowed_s]
+    unhurried = policy.model_copy(update={"target_samples_per_s": 1.0})
+    slow_columns, _ = build_columns((offer,), market, workload, unhurried)
+    assert not [column for column in slow_columns.rollout if column.generation_s < allowed_s]
+
+
+def test_where_the_throughput_is_not_known_columns_get_sooner_step_by_step(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("lean8")
+    most = policy.model_copy(update={"objective": Objective.MAX_THROUGHPUT, "target_samples_per_s": None})
+    columns, _ = build_columns((offer,), make_market(offer), workload, most)
+    usual, _ = build_columns((offer,), make_market(offer), workload, policy)
+    quickest = min(column.generation_s for column in columns.rollout)
+    assert quickest < 0.5 * min(column.generation_s for column in usual.rollout)
+    for one in columns.rollout:
+        rivals = [other for other in columns.rollout if other.tp == one.tp and other.batch < one.batch]
+        assert all(other.samples_per_s <= one.samples_per_s for other in rivals)
 
 
 def test_equal_machines_get_equal_columns(
@@ -75,12 +90,12 @@ def test_tensor_parallelism_divides_heads_and_machine(
         assert column.tp * column.replicas == 8
 
 
-def test_gangs_double_up_to_stock_and_policy(
+def test_gangs_grow_in_steps_up_to_stock_and_policy(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     offer = make_offer("big8", stock=5)
     columns, _ = build_columns((offer,), make_market(offer), workload, policy)
-    assert [gang.nodes for gang in columns.trainer] == [1, 2, 4]
+    assert [gang.nodes for gang in columns.trainer] == [1, 2, 3, 4]
     assert all(gang.layout.ranks == 8 * gang.nodes for gang in columns.trainer)
     assert all(gang.step_s == pytest.approx(256 / gang.samples_per_s) for gang in columns.trainer)
     few, _ = build_columns((offer,), make_market(offer), workload, policy.model_copy(update={"max_gang_nodes": 2}))

@@ -1,12 +1,16 @@
 from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer
+from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.dominance import undominated
+from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
 
@@ -23,8 +27,8 @@ TWIN = {"id": "acme/us-one/a/lean8x/on_demand", "instance_type": "lean8x"}
 
 
 def kept(problem: Problem, samples_per_s: float = 10.0, *, relaxed: bool = False) -> set[str]:
-    useful = Useful(problem, samples_per_s, problem.rollout)
-    return {column.offer_id for column in undominated(useful, (), relaxed=relaxed)}
+    contest = Contest(Useful(problem, samples_per_s), np.arange(len(problem.rollout)), (), relaxed=relaxed)
+    return {problem.rollout[position].offer_id for position in undominated(contest)}
 
 
 def test_a_dearer_twin_in_the_same_place_is_pointless(
@@ -55,6 +59,22 @@ def test_a_small_batch_stays_where_slots_count_and_goes_where_they_do_not(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     problem = problem_of(make_market(make_offer("lean8", 5.0)), workload, policy)
-    useful = Useful(problem, 60.0, problem.rollout)
-    assert len(undominated(useful, ())) > 1
-    assert len(undominated(useful, (), relaxed=True)) == 1
+    contest = Contest(Useful(problem, 60.0), np.arange(len(problem.rollout)), ())
+    assert len(undominated(contest)) > 1
+    assert len(undominated(replace(contest, counts_slots=False))) == 1
+
+
+@pytest.mark.skipif("startup_s" not in Offer.model_fields, reason="offers do not know yet what their pools have taught")
+@pytest.mark.parametrize("learned", [{"startup_s": 3000.0}, {"interruptions_per_hour": 2.0}])
+def test_a_cheaper_twin_that_starts_slowly_or_is_lost_often_wins_nothing(
+    make_offer: MakeOffer,
+    make_market: MakeMarket,
+    workload: Workload,
+    policy: Policy,
+    learned: dict[str, float],
+) -> None:
+    known, spot = make_offer("lean8", 8.99, tenure=Tenure.SPOT).model_copy(update=learned), {"tenure": Tenure.SPOT}
+    twin = make_offer("lean8", 9.0, **spot).model_copy(
+        update={"id": "acme/us-one/a/lean8x/spot", "instance_type": "lean8x"}
+    )
+    assert len(kept(problem_of(make_market(known, twin), workload, policy), 100.0)) == 2

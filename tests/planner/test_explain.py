@@ -7,7 +7,7 @@ from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.explain import WhyNotKind, binding_in_words, rejected_counts, rule_in_words, why_not
+from hexcloud.planner.explain import WhyNotKind, binding_in_words, notable_gpus, rejected_counts, rule_in_words, why_not
 from hexcloud.planner.plan import make_plan
 
 MakeOffer = Callable[..., Offer]
@@ -127,3 +127,18 @@ def test_rejections_are_counted_by_rule_most_first() -> None:
     rules = ["memory", "region", "region"]
     rejections = tuple(Rejection(offer_id=OfferId(str(n)), rule=rule, reason="") for n, rule in enumerate(rules))
     assert list(rejected_counts(rejections).items()) == [("region", 2), ("memory", 1)]
+
+
+def test_gpus_that_the_plan_leaves_out_come_by_the_price_of_their_bandwidth(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    market = make_market(
+        make_offer("big8", 20.0),
+        make_offer("lean8", 90.0),
+        make_offer("lean8", 30.0, zone="b", gpu="SLOW"),
+        make_offer("lean1", 0.01, gpu="GHOST", proven=False),
+    )
+    slow, ghost = (market.gpus["LEAN"].model_copy(update={"name": name}) for name in ("SLOW", "GHOST"))
+    market = market.model_copy(update={"gpus": market.gpus | {"SLOW": slow, "GHOST": ghost}})
+    allocation = make_plan(market, workload, policy, FleetState()).plan.allocation
+    assert notable_gpus(market, allocation) == ("SLOW", "LEAN")

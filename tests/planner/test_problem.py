@@ -63,14 +63,15 @@ def test_a_way_longer_than_a_step_carries_every_other_version(
     assert not problem.is_young_enough(quick, 650.0, 1.0)
 
 
-def test_regions_whose_egress_is_over_the_slack_are_dropped(market: Market, workload: Workload, policy: Policy) -> None:
+def test_the_way_home_is_free_and_short_and_the_way_elsewhere_is_not(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
     problem = problem_of(market, workload, policy)
-    home = problem.sites[0]
-    free = dict.fromkeys(problem.rollout, 0.0)
-    everywhere = {problem.offers[c.offer_id].region for c in problem.reachable(free, home, 1.0, float("inf"))}
-    frugal = {problem.offers[c.offer_id].region for c in problem.reachable(free, home, 1.0, 0.0)}
-    assert everywhere == {"us-one", "us-two"}
-    assert frugal == {"us-one"}
+    ways = problem.ways(problem.sites[0])
+    for column, travel_s, usd in zip(problem.rollout, ways.travel_s, ways.usd_per_version, strict=True):
+        offer = problem.offers[column.offer_id]
+        assert (usd == 0) == (offer.region == "us-one")
+        assert (travel_s < 1) == ((offer.region, offer.zone) == ("us-one", "a"))
 
 
 def test_between_clouds_egress_costs_as_much_as_to_the_internet(

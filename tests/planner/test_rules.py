@@ -12,6 +12,7 @@ from hexcloud.planner.milp import Solution
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
+from hexcloud.planner.useful import Useful
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -37,7 +38,7 @@ def solved(
     rollout = tuple(column(offer) for offer in market.offers)
     gangs = (gang(source or market.offers[0]),)
     problem = Problem(Columns(rollout=rollout, trainer=gangs), market, workload, policy, fleet or FleetState())
-    rules = build(problem, Choice(TARGET, problem.rollout, problem.gangs, source))
+    rules = build(Choice(Useful(problem, TARGET), tuple(range(len(problem.rollout))), problem.gangs, source))
     return rules, rules.model.minimise(gap=0.0, node_limit=1000)
 
 
@@ -48,7 +49,9 @@ def test_elastic_rules_say_by_how_much_they_are_broken(
     problem = Problem(
         Columns(rollout=(column(offer),), trainer=(gang(offer),)), make_market(offer), workload, policy, FleetState()
     )
-    rules = build(problem, Choice(TARGET, problem.rollout, problem.gangs, None), elastic=True)
+    rules = build(
+        Choice(Useful(problem, TARGET), tuple(range(len(problem.rollout))), problem.gangs, None), elastic=True
+    )
     solution = rules.model.minimise(gap=0.0, node_limit=1000)
     broken = {name: solution.values[slack] for name, slack in rules.slacks if solution.values[slack] > 1e-6}
     assert broken == {f"stock[{offer.id}]": pytest.approx(1.0)}

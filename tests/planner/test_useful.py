@@ -24,9 +24,8 @@ def test_no_more_machines_are_useful_than_make_the_target_alone(
     market: Market, workload: Workload, policy: Policy
 ) -> None:
     problem = problem_of(market, workload, policy)
-    useful = Useful(problem, 10.0, problem.rollout)
-    for column in problem.rollout:
-        most, rate = useful.most(column), useful.rates[column]
+    useful = Useful(problem, 10.0)
+    for column, most, rate in zip(problem.rollout, useful.most, useful.rates, strict=True):
         assert 1 <= most <= problem.stock[column.offer_id]
         assert most == problem.stock[column.offer_id] or most * rate >= 10.0 * (1 - 1e-6)
 
@@ -37,13 +36,12 @@ def test_cores_for_rewards_may_ask_for_more_machines_than_the_rate(
     needs = []
     for vcpus in (64.0, 8.5):
         problem = problem_of(make_market(make_offer("big8", vcpus=vcpus)), workload, policy)
-        useful = Useful(problem, 30.0, problem.rollout)
-        needs.append(useful.need(problem.rollout[-1]))
+        needs.append(Useful(problem, 30.0).need[-1])
     assert needs[0] < needs[1] == pytest.approx(30.0 * workload.reward_cpu_s_per_sample / 0.5)
 
 
 def test_a_cap_on_spot_keeps_more_on_demand_machines_useful(market: Market, workload: Workload, policy: Policy) -> None:
     free = problem_of(market, workload, policy)
     capped = problem_of(market, workload, policy.model_copy(update={"max_spot_share": 0.3}))
-    column = next(one for one in free.rollout if free.offers[one.offer_id].tenure is Tenure.ON_DEMAND)
-    assert Useful(capped, 10.0, free.rollout).need(column) > Useful(free, 10.0, free.rollout).need(column)
+    column = next(i for i, one in enumerate(free.rollout) if free.offers[one.offer_id].tenure is Tenure.ON_DEMAND)
+    assert Useful(capped, 10.0).need[column] > Useful(free, 10.0).need[column]

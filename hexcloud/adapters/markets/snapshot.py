@@ -18,6 +18,7 @@ from hexcloud.adapters.files import (
 from hexcloud.appraise.gate import findings_of, gate, offers_of
 from hexcloud.appraise.known import Known
 from hexcloud.appraise.merge import merge
+from hexcloud.domain.calibration import Factor
 from hexcloud.domain.errors import ConfigError, MarketError
 from hexcloud.domain.market import Market
 from hexcloud.domain.row import Row
@@ -44,8 +45,13 @@ COLUMNS = (
 class SnapshotMarket:
     """Reads `catalogs/` once. Implements MarketSource."""
 
-    def __init__(self, clouds: tuple[str, ...] = (), root: Path | None = None) -> None:
-        """Offer only these clouds (empty: all). Raises ConfigError for a cloud that the catalog does not have."""
+    def __init__(
+        self, clouds: tuple[str, ...] = (), root: Path | None = None, factors: tuple[Factor, ...] = ()
+    ) -> None:
+        """Offer only these clouds (empty: all). Measured `factors` win over the catalog's calibration.
+
+        Raises ConfigError for a cloud that the catalog does not have.
+        """
         self._root = root or catalog_root()
         known = sorted(file.stem for file in (self._root / "offers").glob("*.csv"))
         for cloud in clouds:
@@ -53,6 +59,7 @@ class SnapshotMarket:
                 raise ConfigError(f"cloud {cloud!r} is unknown{suggest(cloud, known)}")
         self._known = known
         self._clouds = frozenset(clouds or known)
+        self._factors = factors
         self._market: Market | None = None
 
     def market(self, now_s: float) -> Market:
@@ -80,7 +87,7 @@ class SnapshotMarket:
                 offers=tuple(offer for offer in merge(offers_of(beliefs)) if offer.cloud in self._clouds),
                 gpus=gpus,
                 network=load_network(self._root),
-                calibration=load_calibration(self._root),
+                calibration=load_calibration(self._root).with_factors(self._factors),
                 findings=tuple(found for found in findings_of(beliefs) if found.row.split("/", 1)[0] in self._clouds),
             )
         except (OSError, UnicodeError, csv.Error, ConfigError) as error:

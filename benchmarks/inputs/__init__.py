@@ -1,0 +1,1 @@
+"""What benchmarks measure on: markets at full size."""

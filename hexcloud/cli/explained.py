@@ -1,0 +1,69 @@
+"""explained: what holds a plan where it is, in dollars, and why notable GPU types are not in it."""
+
+from typing import TYPE_CHECKING
+
+from hexcloud.cli.output import say
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hexcloud.cli.planned import Planned
+    from hexcloud.planner.explain import WhyNot
+    from hexcloud.planner.shadow import ShadowPrice
+
+NOTABLE = 5
+"""GPU types that a report explains; each takes about a second."""
+
+
+def price_rules(planned: "Planned") -> tuple["ShadowPrice", ...]:
+    """Return the price of each binding rule of a market's plan."""
+    from hexcloud.planner.shadow import rule_prices
+
+    given = planned.given
+    say(f"pricing {len(planned.result.plan.allocation.proof.binding)} binding rules ...")
+    return rule_prices(given.market, given.workload, given.policy, planned.result.plan.allocation)
+
+
+def explain_notable(planned: "Planned") -> tuple["WhyNot", ...]:
+    """Return why the GPU types with the cheapest memory bandwidth that the plan leaves out are not in it."""
+    from hexcloud.planner.explain import notable_gpus, why_not
+
+    given = planned.given
+    gpus = notable_gpus(given.market, planned.result.plan.allocation)[:NOTABLE]
+    answers = []
+    for gpu in gpus:
+        say(f"asking why not {gpu} ...")
+        answers.append(why_not(gpu, given.market, given.workload, given.policy))
+    return tuple(answers)
+
+
+def change_in_words(price: "ShadowPrice") -> str:
+    """Return what loosening a rule does to the price."""
+    usd = price.saves_usd_per_hour
+    if usd is None:
+        return "no plan"
+    return f"saves {usd:.2f} USD/h" if usd >= 0 else f"costs {-usd:.2f} USD/h more"
+
+
+def rules_in_short(rules: tuple[str, ...]) -> str:
+    """Return the names of rules, many failure domains as their number."""
+    domains = [rule for rule in rules if rule.startswith("survive[")]
+    others = [rule for rule in rules if rule not in domains]
+    return ", ".join([*others, *([f"survive[...] x {len(domains)}"] if len(domains) > 1 else domains)])
+
+
+def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":
+    """Return the binding rules for a reader."""
+    from rich.table import Table
+
+    table = Table(title="What holds the plan where it is", title_justify="left")
+    for name in ("rule", "if it were", "the plan"):
+        table.add_column(name, overflow="fold")
+    for price in prices:
+        table.add_row(rules_in_short(price.rules), price.change, change_in_words(price))
+    return table
+
+
+def rules_fields(prices: tuple["ShadowPrice", ...]) -> list[dict[str, object]]:
+    """Return the binding rules for a machine."""
+    return [price.model_dump(mode="json") for price in prices]

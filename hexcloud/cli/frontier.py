@@ -1,0 +1,72 @@
+"""frontier: what other throughputs would cost, as `plan --frontier` and `--html` show it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hexcloud.cli.output import say
+from hexcloud.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hexcloud.cli.chart import Chart
+    from hexcloud.cli.planned import Planned
+    from hexcloud.planner.frontier import FrontierStep
+
+PNG = ".png"
+
+
+def require_png(path: Path) -> None:
+    """Raise ConfigError for a picture that is no PNG."""
+    if path.suffix.lower() != PNG:
+        raise ConfigError(f"--frontier {path}: the picture is a PNG, so give it a name that ends in {PNG}")
+
+
+def require_writable(option: str, path: Path) -> None:
+    """Raise ConfigError for a file that cannot be written: found before anything is solved."""
+    is_new = not path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if is_new:  # a plan that fails leaves no empty file behind
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: cannot be written: {error.strerror}") from error
+
+
+def solve_frontier(planned: "Planned") -> tuple["FrontierStep", ...]:
+    """Return the frontier around a market's plan, telling each step as it is solved."""
+    from hexcloud.planner.frontier import PLAN, SHARES, frontier
+
+    given = planned.given
+    steps: list[FrontierStep] = []
+    for step in frontier(given.market, given.workload, given.policy, planned.result.plan.allocation):
+        steps.append(step)
+        price = step.usd_per_hour.get(PLAN)
+        told = "no plan" if price is None else f"{price:.2f} USD/h"
+        tokens_per_s = step.samples_per_s * given.workload.tokens_per_sample
+        say(f"frontier {len(steps)}/{len(SHARES)}: {tokens_per_s:.0f} tok/s, {told}")
+    return tuple(steps)
+
+
+def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":
+    """Return the picture of a frontier: the plan's line first, then buyers as they come."""
+    from hexcloud.cli.chart import Chart, Line
+
+    allocation, workload = planned.result.plan.allocation, planned.given.workload
+    tokens = workload.tokens_per_sample
+    names = dict.fromkeys(name for step in steps for name in step.usd_per_hour)
+    lines = tuple(
+        Line(name, tuple((s.samples_per_s * tokens, s.usd_per_hour[name]) for s in steps if name in s.usd_per_hour))
+        for name in names
+    )
+    return Chart(
+        title=f"{workload.model.name}: what throughput costs",
+        lines=lines,
+        here=(allocation.samples_per_s * tokens, allocation.usd_per_hour),
+        cap_usd_per_hour=planned.given.policy.max_usd_per_hour,
+    )
+
+
+def frontier_fields(planned: "Planned", steps: tuple["FrontierStep", ...]) -> list[dict[str, object]]:
+    """Return the frontier for a machine."""
+    tokens = planned.given.workload.tokens_per_sample
+    return [{"tokens_per_s": step.samples_per_s * tokens, "usd_per_hour": step.usd_per_hour} for step in steps]

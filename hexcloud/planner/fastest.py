@@ -1,0 +1,129 @@
+"""fastest: the largest throughput any plan can make: a throughput with a plan under one without, closer and closer.
+
+Dearer egress, fewer columns in reach and longer pauses make everything harder as throughput grows, never easier: where
+there is no plan there is none beyond. A plan that is found is stretched to the most its machines make, and the next try
+is a little over that: when it fails, that is the proof.
+"""
+
+import numpy as np
+
+from hexcloud.planner.gangs import Ranked
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+from hexcloud.planner.search import (
+    FEW,
+    Found,
+    Held,
+    Trial,
+    at_site,
+    cap_usd_per_hour,
+    cheapest,
+    raised,
+    solved,
+    trial_at,
+)
+from hexcloud.planner.stretch import Stretched, stretched, stretched_answer
+from hexcloud.planner.useful import Useful
+
+_LEAST_SHARE = 1e-6
+"""Of the fastest gang: slower runs are none."""
+_HALVINGS = 20
+"""Of the first bound, which only has to be of the right size."""
+_FAR = 0.25
+_HOPES = 3
+"""Sites at which a fast plan of few columns is tried before all are."""
+
+
+def fastest(
+    problem: Problem, width: float, below: float = INFINITY, start: Held | None = None
+) -> tuple[Found | None, float]:
+    """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
+
+    `below` is a throughput known to be out of reach, `start` a plan that was good before. The two are within the
+    relative `width`. None when not even a millionth of the fastest gang is feasible. Raises SolverStoppedError.
+    """
+    ceiling = min(below, first_ceiling(problem))
+    least = ceiling * _LEAST_SHARE
+    best = None if start is None else stretched(problem, start, (0.0, ceiling), width)
+    # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
+    low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
+    while low > least and ceiling - _made(best) > width * ceiling:
+        found = _between(problem, low, ceiling, width)
+        is_better = _made(found) > _made(best) * (1.0 + width)
+        best = max(best, found, key=_made)
+        # Close to the best is where the proof is, so that is next, unless the best has hardly moved from where it was
+        # looked for: then there is more to be had further up.
+        is_close = found is None or (is_better and _made(found) - low > _FAR * (ceiling - low))
+        ceiling = low if found is None else ceiling
+        between = (_made(best) + ceiling) / 2.0
+        low = min(_made(best) * (1.0 + width), between) if is_close and best is not None else between
+    return (None if best is None else cheapest(problem, best.samples_per_s, width, best.held)), ceiling
+
+
+def _made(plan: Stretched | None) -> float:
+    return 0.0 if plan is None else plan.samples_per_s
+
+
+def first_ceiling(problem: Problem) -> float:
+    """Return a throughput that no plan exceeds: at any price per sample/s, the fastest gang and the cap end it."""
+    cap = cap_usd_per_hour(problem)
+    gangs = problem.gang_table
+    low, high = 0.0, float(gangs.rates.max(initial=0.0))
+    for _ in range(_HALVINGS if high > 0 else 0):
+        pace = (low + high) / 2.0
+        least = least_usd_per_sample_s(Useful(problem, pace)) * pace
+        is_open = bool(np.any((gangs.rates >= pace) & (gangs.usd_per_hour + least <= cap)))
+        low, high = (pace, high) if is_open else (low, pace)
+    return high
+
+
+def least_usd_per_sample_s(useful: Useful) -> float:
+    """Return the least price of rollout per sample/s at any throughput from the low end on, USD/h."""
+    near = useful.is_near
+    price = useful.problem.table.price[near] / useful.rates[near]
+    return float(price.min(initial=INFINITY))
+
+
+def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stretched | None:
+    """Return a good plan between two throughputs, or None when there is none at the low one."""
+    cap = cap_usd_per_hour(problem)
+    trial = trial_at(Useful(problem, low))
+    price = least_usd_per_sample_s(trial.useful)
+    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
+    fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
+    if fast:
+        return max(fast, key=_made)
+    trial = raised(trial, cap)
+    sites = (ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap)
+    plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
+    return next((stretched_answer(found, ceiling, width) for found in plans if found.solution.values), None)
+
+
+def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:
+    """Return a good plan at a site, if there is one of few columns: throughput is a variable, costs are at its low end.
+
+    Pauses and egress grow with throughput, so it makes a little less than it promises, but no less than the low end.
+    """
+    useful = trial.useful
+    site, problem = ranked.site, useful.problem
+    gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= useful.samples_per_s)
+    near = trial.floor.alive[useful.in_reach(site)[trial.floor.alive]]
+    extra = trial.floor.extra[near] + useful.egress_usd_per_hour(site)[near]
+    few = np.sort(near[np.argsort(extra, kind="stable")[:FEW]])
+    rules = build(
+        Choice(Useful(useful.problem, useful.samples_per_s, ceiling), tuple(few.tolist()), gangs, site.anchor)
+    )
+    return Found(rules, solved(rules, width), -INFINITY, 0)
+
+
+def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
+    """Return a throughput that no plan with the trainer at a site exceeds."""
+    problem, cap = useful.problem, cap_usd_per_hour(useful.problem)
+    return max(
+        min(gang.samples_per_s * problem.duty, (cap - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
+        for gang in ranked.site.gangs
+        if problem.gang_usd_per_hour(gang) < cap
+    )

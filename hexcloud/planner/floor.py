@@ -1,0 +1,113 @@
+"""floor: what the rollout side costs at least wherever the trainer stands, and what each column would add to that.
+
+Weak duality: whatever the prices of the rules, what they say is a lower bound. So the prices come from a small linear
+model of columns that no other beats, and the bound and the extras of all columns from arrays.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hexcloud.planner.dominance import Contest, undominated
+from hexcloud.planner.milp import INFINITY, Solution
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+from hexcloud.planner.table import Floats, Ints
+from hexcloud.planner.useful import Useful
+
+_FIRST = 200
+"""Columns that the linear model begins with."""
+_ROUNDS = 5
+_HAIR = 1e-9
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A lower bound on the rollout side at one throughput, USD/h; infinite when no columns suffice."""
+
+    usd_per_hour: float
+    alive: Ints
+    """Positions of columns that are in reach of a trainer beside them and lose to no other at any site."""
+    extra: Floats
+    """Of all columns: USD/h by which using one raises the bound."""
+
+
+def rollout_floor(useful: Useful) -> Floor:
+    """Return the floor at the throughput of `useful`: the model without gangs and egress, in fractions of machines.
+
+    The linear model begins with the cheapest columns per sample and takes in those that its prices show to be cheaper
+    still; the bound holds for all columns whichever are in it.
+    """
+    problem = useful.problem
+    near = np.flatnonzero(useful.is_near)
+    alive = undominated(Contest(useful, near, problem.gangs, any_site=True))
+    few = undominated(Contest(useful, alive, problem.gangs, relaxed=True, counts_slots=False))
+    ranked = few[np.argsort(problem.table.price[few] / useful.made[few], kind="stable")]
+    chosen = ranked[:_FIRST]
+    best = Floor(-INFINITY, alive, np.zeros(len(problem.table)))
+    for _ in range(_ROUNDS):
+        solution = _priced_by(useful, chosen)
+        if not solution.values and len(chosen) < len(ranked):
+            solution, chosen = _priced_by(useful, ranked), ranked
+        if not solution.values:
+            return Floor(INFINITY, alive, best.extra)
+        bound, reduced = _certified(useful, solution, alive)
+        if bound > best.usd_per_hour:
+            best = Floor(bound, alive, np.maximum(0.0, reduced))
+        cheaper = np.setdiff1d(ranked[reduced[ranked] < -_HAIR], chosen)
+        if len(cheaper) == 0:
+            break
+        chosen = np.r_[chosen, cheaper]
+    return best
+
+
+def _priced_by(useful: Useful, columns: Ints) -> Solution:
+    """Solve the linear model of some columns."""
+    choice = Choice(useful, tuple(np.sort(columns).tolist()), (), None, relaxed=True, counts_slots=False)
+    return build(choice).model.minimise(gap=0.0, node_limit=0, relaxed=True)
+
+
+def _certified(useful: Useful, solution: Solution, alive: Ints) -> tuple[float, Floats]:
+    """Return the bound that the prices of the rules prove, and every column's reduced cost under them, USD/h."""
+    table = useful.problem.table
+    bound, paid = _priced(useful, solution)
+    reduced: Floats = table.price - paid
+    worst = np.zeros(len(useful.problem.offers))
+    np.minimum.at(worst, table.offer[alive], reduced[alive])
+    stock = np.zeros(len(worst))
+    stock[table.offer] = table.stock
+    return bound + float(worst @ stock), reduced
+
+
+def _priced(useful: Useful, solution: Solution) -> tuple[float, Floats]:
+    """Return what the rules' limits are worth at the solution's prices, and what each column earns of that, USD/h."""
+    problem, table = useful.problem, useful.problem.table
+    share, top = problem.policy.survival_share, useful.top
+    rate = _price(solution, "rollout_rate") / min(top, 1.0)
+    cores = _price(solution, "reward_cpu")
+    bound = rate * useful.samples_per_s + cores * problem.workload.reward_cpu_s_per_sample * useful.samples_per_s
+    earned: Floats = rate * useful.made + cores * useful.cores
+    names, domains = table.domains
+    unit = min(share * top, 1.0)
+    for number, name in enumerate(names):
+        survival = _price(solution, f"survive[{name}]")
+        if survival > 0:
+            bound += survival / unit * share * useful.samples_per_s
+            earned = earned + np.where(domains == number, 0.0, survival / unit * useful.surviving)
+    spot = _price(solution, "spot_share")
+    if spot > 0:
+        most = problem.policy.max_spot_share
+        earned = earned + spot * np.where(table.is_spot, (most - 1.0) * useful.slowest, most * useful.rates)
+    keys, quotas = table.quotas
+    for number, key in enumerate(keys):
+        quota = _price(solution, f"quota[{key}]")
+        if quota > 0:
+            bound -= quota * problem.quotas[key]
+            earned = earned - np.where(quotas == number, quota * table.quota_units, 0.0)
+    return bound, earned
+
+
+def _price(solution: Solution, name: str) -> float:
+    """Return a rule's price, whichever side its limit is on; rounding of the other sign is none."""
+    dual = solution.duals.get(name, 0.0)
+    return abs(dual)

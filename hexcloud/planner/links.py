@@ -1,0 +1,37 @@
+"""links: the graph of machines and the bandwidth between them. The only user of networkx."""
+
+from typing import TypeAlias
+
+import networkx as nx
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.plan import SlotName
+from hexcloud.planner.distance import forecast_gb_per_s
+
+Links: TypeAlias = "nx.Graph[SlotName]"
+"""Vertices are slot names; an edge's `gb_per_s` is the slower direction of the link, 1e9 bytes/s."""
+
+
+def link_graph(machines: dict[SlotName, Offer], market: Market, fleet: FleetState) -> Links:
+    """Return the complete graph of slots with measured bandwidth, or the forecast of the catalog where none is."""
+    graph: Links = nx.Graph()
+    graph.add_nodes_from(sorted(machines))
+    names = sorted(machines)
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            expected = forecast_gb_per_s(machines[one], machines[other], market.network)
+            graph.add_edge(one, other, gb_per_s=expected, measured=False)
+    for link in fleet.links:
+        if not graph.has_edge(link.source, link.target):
+            continue
+        edge = graph.edges[link.source, link.target]
+        slower = min(edge["gb_per_s"], link.gb_per_s) if edge["measured"] else link.gb_per_s
+        edge.update(gb_per_s=slower, measured=True)
+    return graph
+
+
+def speed(links: Links, one: SlotName, other: SlotName) -> float:
+    """Return the bandwidth between two machines, 1e9 bytes/s."""
+    return float(links.edges[one, other]["gb_per_s"])

@@ -1,0 +1,107 @@
+"""shop: a problem, the throughput that every buyer must make, and what buyers with fewer choices would pay for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.plan import Columns
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.report import BaselineRow
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.clash import clashing_rules
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.greedy import greedy_columns
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.screen import screen
+from hexcloud.planner.search import cheapest
+from hexcloud.planner.words import rule_in_words
+
+GAP = 1e-3
+"""Relative; that of a plan."""
+
+
+def open_shop(
+    market: Market, workload: Workload, policy: Policy, samples_per_s: float, most_usd_per_hour: float | None = None
+) -> "Shop":
+    """Return the shop of a buyer with every choice, who pays at most so much; the policy's own cap does not count."""
+    fleet = FleetState()
+    columns, _ = build_columns(screen(market, workload, policy, fleet).offers, market, workload, policy)
+    capped = policy.model_copy(update={"max_usd_per_hour": most_usd_per_hour})
+    return Shop(Problem(columns, market, workload, capped, fleet), samples_per_s)
+
+
+@dataclass(frozen=True)
+class Shop:
+    """What one buyer chooses from."""
+
+    problem: Problem
+    samples_per_s: float
+
+    def values(self, of: Callable[[Offer], str]) -> list[str]:
+        """Return the different values of one fact of the offers, sorted."""
+        return sorted({of(offer) for offer in self.problem.offers.values()})
+
+    def only(self, keep: Callable[[Offer], bool]) -> "Shop":
+        """Return the shop of a buyer who looks at some offers only."""
+        kept = {offer.id for offer in self.problem.offers.values() if keep(offer)}
+        columns = Columns(
+            rollout=tuple(column for column in self.problem.rollout if column.offer_id in kept),
+            trainer=tuple(column for column in self.problem.gangs if column.offer_id in kept),
+        )
+        return replace(self, problem=replace(self.problem, columns=columns))
+
+    def on_demand(self) -> "Shop":
+        """Return the shop of a buyer who takes nothing that can be taken back."""
+        return self.only(lambda offer: offer.tenure is Tenure.ON_DEMAND)
+
+    def of_gpu(self, gpu: str) -> "Shop":
+        """Return the shop of a buyer of one GPU type."""
+        return self.only(lambda offer: offer.gpu == gpu)
+
+    def of_cloud(self, cloud: str) -> "Shop":
+        """Return the shop of a buyer who stays in one cloud."""
+        return self.only(lambda offer: offer.cloud == cloud)
+
+    def greedy(self) -> "Shop":
+        """Return the shop of a buyer who takes the best dollars per sample, one machine after the other."""
+        return replace(self, problem=replace(self.problem, columns=greedy_columns(self.problem, self.samples_per_s)))
+
+    def capped(self, most_usd_per_hour: float) -> "Shop":
+        """Return the same shop for a buyer who pays at most so much."""
+        policy = self.problem.policy.model_copy(update={"max_usd_per_hour": most_usd_per_hour})
+        return replace(self, problem=replace(self.problem, policy=policy))
+
+    def price(self) -> float | None:
+        """Return what the cheapest plan costs, USD/h, or None where the buyer cannot do the job."""
+        found = cheapest(self.problem, self.samples_per_s, GAP)
+        return None if found is None else found.solution.objective
+
+    def row(self, name: str) -> BaselineRow:
+        """Return the buyer's price, or the rules that leave none."""
+        if (usd_per_hour := self.price()) is not None:
+            return BaselineRow(name=name, usd_per_hour=usd_per_hour)
+        if cap := self.problem.policy.max_usd_per_hour:
+            return BaselineRow(name=name, usd_per_hour=None, reason=f"not for {cap:.2f} USD/h, if at all")
+        rules = clashing_rules(self.problem, self.samples_per_s)
+        words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
+        return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
+
+    def floor_usd_per_hour(self) -> float:
+        """Return the price of the cheapest gang that trains fast enough, which no plan is under; else infinity."""
+        able = (gang for gang in self.problem.gangs if gang.samples_per_s * self.problem.duty >= self.samples_per_s)
+        return min((self.problem.gang_usd_per_hour(gang) for gang in able), default=INFINITY)
+
+    def best_single_type(self) -> tuple[str, float] | None:
+        """Return GPU and price of the cheapest buyer of one GPU type; types are tried by their floor."""
+        best: tuple[str, float] | None = None
+        floors = sorted((self.of_gpu(gpu).floor_usd_per_hour(), gpu) for gpu in self.values(lambda offer: offer.gpu))
+        for floor, gpu in floors:
+            if floor == INFINITY or (best is not None and floor >= best[1]):
+                break
+            usd_per_hour = self.of_gpu(gpu).price()
+            if usd_per_hour is not None and (best is None or usd_per_hour < best[1]):
+                best = (gpu, usd_per_hour)
+        return best

@@ -1,0 +1,80 @@
+"""stretch: the most that given machines make with every rule kept, and what they cost then."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
+
+from hexcloud.domain.offer import Offer, place_of
+from hexcloud.domain.plan import Columns, TrainerColumn
+from hexcloud.planner.gangs import Site
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+from hexcloud.planner.search import Found, Held, held_in, solved
+from hexcloud.planner.useful import Useful
+
+_FINE = 0.05
+"""Share of the width to which it is known what a fleet makes."""
+_HAIR = 1e-9
+_TOLERANCE = 1e-8
+"""The solver takes a row for kept that is missed by less; what is planned is to be kept by every model of it."""
+
+
+class Stretched(NamedTuple):
+    """Machines, the most they make with every rule kept, and their cost at that throughput, USD/h."""
+
+    held: Held
+    samples_per_s: float
+    usd_per_hour: float
+
+
+def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
+    """Stretch an answer that is good at its throughput, or at the low end of its range."""
+    rules, held = found.rules, held_in(found)
+    low = rules.choice.samples_per_s
+    high = ceiling if rules.pace is None else min(ceiling, found.solution.values[rules.pace] * (1.0 + _HAIR))
+    return stretched(rules.problem, held, (low, high), width) or Stretched(held, low, INFINITY)
+
+
+def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
+    """Return the largest throughput of a range at which machines keep every rule, or None when they never do."""
+    few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
+    if len(few.rollout) < len(held.rollout) or not few.gangs or _is_over_stock(few, held):
+        return None
+    site = Site(_anchor(problem, held.gang), few.gangs)
+    low, high = between
+    if _price(few, held, site, high) < INFINITY:
+        low = high
+    while high - low > width * _FINE * high:
+        pace = (low + high) / 2.0
+        low, high = (pace, high) if _price(few, held, site, pace) < INFINITY else (low, pace)
+    low *= 1.0 - _TOLERANCE
+    price = _price(few, held, site, low) if low > 0 else INFINITY
+    return Stretched(held, low, price) if price < INFINITY else None
+
+
+def _is_over_stock(few: Problem, held: Held) -> bool:
+    """Is there less of an offer than the machines held? A fixed variable knows no bound."""
+    wanted = Counter({held.gang.offer_id: held.gang.nodes})
+    for column, count in held.rollout:
+        wanted[column.offer_id] += count
+    return any(count > few.stock[name] for name, count in wanted.items())
+
+
+def _anchor(problem: Problem, gang: TrainerColumn) -> Offer:
+    """Return the offer from which the ways from a gang's site are measured."""
+    place = place_of(gang.offer_id)
+    return next(site.anchor for site in problem.sites if place_of(site.anchor.id) == place)
+
+
+def _price(few: Problem, held: Held, site: Site, samples_per_s: float) -> float:
+    """Return what these machines, and no others, cost at a throughput, USD/h; infinity when a rule is broken."""
+    useful = Useful(few, samples_per_s)
+    if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(site).all():
+        return INFINITY
+    counts = {(column.offer_id, column.tp, column.batch): count for column, count in held.rollout}
+    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, site.anchor))
+    for column, machines in rules.rollout:
+        rules.model.fix(machines, counts[column.offer_id, column.tp, column.batch])
+    return solved(rules, INFINITY).objective

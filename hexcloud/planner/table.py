@@ -1,0 +1,130 @@
+"""table: the rollout columns of a problem as arrays, so that thousands of them are weighed in microseconds.
+
+Row i of every array is `problem.rollout[i]`; facts of offers are repeated for each of their columns.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hexcloud.domain.offer import Offer, OfferId, Tenure
+from hexcloud.domain.plan import RolloutColumn
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+NO_QUOTA = 0
+"""Number of the quota of machines that draw on none."""
+
+
+@dataclass(frozen=True)
+class OfferFacts:
+    """What the planner has to know of one offer beside the offer itself."""
+
+    offer: Offer
+    stock: int
+    running: int
+    """Rollout machines that run now."""
+    training: int
+    """Trainer machines that run now."""
+    start_usd_per_hour: float
+    """Start-up of one machine, spread over the horizon."""
+    availability: float
+    cores: float
+    """vCPUs of one machine that are left for rewards."""
+    is_required: bool
+
+
+class Table:
+    """Arrays of one problem's rollout columns. Money is USD/h, rates are samples/s of one machine."""
+
+    def __init__(self, columns: tuple[RolloutColumn, ...], facts: Mapping[OfferId, OfferFacts]) -> None:
+        names = list(facts)
+        rows = list(facts.values())
+        number = {name: index for index, name in enumerate(names)}
+        self.offer: Ints = np.fromiter((number[one.offer_id] for one in columns), np.int64, len(columns))
+        self.samples_per_s = self._of_columns(one.samples_per_s for one in columns)
+        self.generation_s = self._of_columns(one.generation_s for one in columns)
+        self.tp: Ints = np.fromiter((one.tp for one in columns), np.int64, len(columns))
+        self.slots = self._of_columns(one.replicas * one.batch for one in columns)
+        self.usd_per_hour = self._of_offers(row.offer.usd_per_hour for row in rows)
+        self.start_usd_per_hour = self._of_offers(row.start_usd_per_hour for row in rows)
+        self.availability = self._of_offers(row.availability for row in rows)
+        self.cores = self._of_offers(row.cores for row in rows)
+        self.stock = self._of_offers(row.stock for row in rows)
+        self.quota_units = self._of_offers(row.offer.quota_units for row in rows)
+        self.is_running: Flags = self._of_offers(row.running for row in rows) > 0
+        self.is_required: Flags = self._of_offers(row.is_required for row in rows) > 0
+        self.is_spot: Flags = self._of_offers(row.offer.tenure is Tenure.SPOT for row in rows) > 0
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self.offer)
+
+    @cached_property
+    def speeds(self) -> tuple[list[tuple[int, float]], Ints]:
+        """Different pairs of tp and generation time, and each column's number: thousands of offers share a few."""
+        number: dict[tuple[int, float], int] = {}
+        pairs = zip(self.tp.tolist(), self.generation_s.tolist(), strict=True)
+        numbers = np.fromiter((number.setdefault(pair, len(number)) for pair in pairs), np.int64, len(self))
+        return list(number), numbers
+
+    @cached_property
+    def price(self) -> Floats:
+        """Rent and spread start-up of one more machine; machines that run start for nothing."""
+        price: Floats = self.usd_per_hour + np.where(self.is_running, 0.0, self.start_usd_per_hour)
+        return price
+
+    @cached_property
+    def domain(self) -> Ints:
+        """Number of the failure domain."""
+        return self.domains[1]
+
+    @cached_property
+    def domains(self) -> tuple[list[str], Ints]:
+        """Names of the failure domains by number, and each column's number."""
+        per_offer = [row.offer.domain for row in self._rows]
+        names = sorted(set(per_offer))
+        number = {name: index for index, name in enumerate(names)}
+        return names, self._numbers(number[name] for name in per_offer)
+
+    @cached_property
+    def place(self) -> Ints:
+        """Number of the failure domain, zone and tenure: what stands there is interchangeable but for its facts."""
+        return self._labels((row.offer.domain, row.offer.zone, row.offer.tenure) for row in self._rows)
+
+    @cached_property
+    def tenured_domain(self) -> Ints:
+        """Number of the failure domain and tenure, whatever the zone."""
+        return self._labels((row.offer.domain, row.offer.tenure) for row in self._rows)
+
+    @cached_property
+    def quota(self) -> Ints:
+        """Number of the quota a machine draws on, NO_QUOTA for none."""
+        return self.quotas[1]
+
+    @cached_property
+    def quotas(self) -> tuple[list[str], Ints]:
+        """Keys of the quotas by number, `` for none, and each column's number."""
+        per_offer = [row.offer.quota or "" for row in self._rows]
+        keys = ["", *sorted(set(per_offer) - {""})]
+        number = {key: index for index, key in enumerate(keys)}
+        return keys, self._numbers(number[key] for key in per_offer)
+
+    def _of_columns(self, values: Iterable[float]) -> Floats:
+        return np.fromiter(values, np.float64, len(self.offer))
+
+    def _of_offers(self, values: Iterable[float]) -> Floats:
+        per_offer: Floats = np.fromiter(values, np.float64)
+        return per_offer[self.offer]
+
+    def _numbers(self, values: Iterable[int]) -> Ints:
+        per_offer: Ints = np.fromiter(values, np.int64)
+        return per_offer[self.offer]
+
+    def _labels(self, labels: Iterable[Hashable]) -> Ints:
+        number: dict[Hashable, int] = {}
+        return self._numbers(number.setdefault(label, len(number)) for label in labels)

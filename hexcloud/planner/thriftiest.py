@@ -1,0 +1,195 @@
+"""thriftiest: the throughput and the plan at which one sample costs least, no slower than a deadline allows.
+
+Cost per sample is a ratio, so Dinkelbach's method: at a known ratio q, is there a plan with cost - q * T under 0? Then
+it is better, and its own ratio is the next q. Throughputs are tried in ranges whose coefficients are those of the low
+end, as all gets harder as T grows: a range without such a plan is done with. One whose plan promises more than it keeps
+is halved.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from hexcloud.domain.plan import TrainerColumn
+from hexcloud.planner.dominance import Contest, undominated
+from hexcloud.planner.fastest import first_ceiling, least_usd_per_sample_s
+from hexcloud.planner.gangs import Site
+from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.rows import build
+from hexcloud.planner.rules import Choice
+from hexcloud.planner.search import Found, Held, cheapest, fits_in_flight, held_in, solved
+from hexcloud.planner.stretch import stretched
+from hexcloud.planner.table import Ints
+from hexcloud.planner.useful import Useful
+
+_STEP = 1.25
+"""High over low end of the first ranges."""
+_SLOWEST_SHARE = 1e-3
+"""Of the first bound on throughput: without a deadline slower runs are not looked at."""
+_ROUGH = 0.1
+"""Relative precision of plans that only have to be better than the last."""
+_FINE = 0.25
+"""Share of the gap under which a range is as good as one throughput."""
+
+
+class Thrift(NamedTuple):
+    """The best plan, and USD/h per sample/s that no plan is under."""
+
+    found: Found
+    bound: float
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The cheapest sample so far: machines, their throughput, and USD/h per sample/s."""
+
+    held: Held
+    samples_per_s: float
+    ratio: float
+
+
+class _Span(NamedTuple):
+    """A range of throughputs; ordered by how cheap its samples might be."""
+
+    ratio: float
+    """No sample/s in it costs less, USD/h."""
+    low: float
+    high: float
+
+
+def thriftiest(problem: Problem, slowest: float, gap: float, start: Held | None = None) -> Thrift | None:
+    """Return the plan whose samples cost least at `slowest` samples/s or more; None when there is none.
+
+    `start` is a plan that was good before prices moved. Raises SolverStoppedError.
+    """
+    ceiling = first_ceiling(problem)
+    slowest = max(slowest, ceiling * _SLOWEST_SHARE)
+    known = cheapest(problem, slowest, _ROUGH) if 0 < slowest <= ceiling else None
+    if known is None:
+        return None
+    best = _Best(held_in(known), slowest, known.solution.objective / slowest)
+    for held in (best.held, start):
+        best = best if held is None else _improved(problem, best, held, (slowest, ceiling), gap)
+    best, bound = _swept(problem, best, (slowest, ceiling), gap)
+    found = cheapest(problem, best.samples_per_s, gap, best.held)
+    return None if found is None else Thrift(found, min(bound, best.ratio))
+
+
+def _swept(problem: Problem, best: _Best, between: tuple[float, float], gap: float) -> tuple[_Best, float]:
+    """Return the best plan of all ranges and what no sample/s costs less than, the most promising ranges first."""
+    spans = [_span(problem, low, high) for low, high in _ranges(*between)]
+    heapq.heapify(spans)
+    bound = INFINITY
+    while spans and spans[0].ratio < best.ratio * (1.0 - gap):
+        span, goal = heapq.heappop(spans), best.ratio * (1.0 - gap)
+        answer = _better_in(Useful(problem, span.low, span.high), goal)
+        if answer is None:
+            bound = min(bound, goal)
+            continue
+        better = _improved(problem, best, held_in(answer), (span.low, between[1]), gap)
+        is_leap = better.ratio < goal
+        if not is_leap and span.high <= span.low * (1.0 + gap * _FINE):
+            better, least = _settled(problem, best, span, gap)
+            bound = min(bound, least)
+        else:
+            for part in [span] if is_leap else _halves(problem, span):
+                heapq.heappush(spans, part)
+        best = better
+    return best, min(bound, spans[0].ratio) if spans else bound
+
+
+def _settled(problem: Problem, best: _Best, span: _Span, gap: float) -> tuple[_Best, float]:
+    """Return the better plan, and a bound, for a range so narrow that its low end stands for all of it."""
+    found = cheapest(problem, span.low, gap)
+    if found is None:
+        return best, INFINITY
+    return _improved(problem, best, held_in(found), (span.low, span.high), gap), found.bound / span.high
+
+
+def _span(problem: Problem, low: float, high: float) -> _Span:
+    return _Span(_ratio_bound(Useful(problem, low, high)), low, high)
+
+
+def _halves(problem: Problem, span: _Span) -> list[_Span]:
+    middle = (span.low * span.high) ** 0.5
+    parts = (_span(problem, span.low, middle), _span(problem, middle, span.high))
+    return [part._replace(ratio=max(part.ratio, span.ratio)) for part in parts]
+
+
+def _ranges(slowest: float, ceiling: float) -> Iterator[tuple[float, float]]:
+    low = slowest
+    while 0.0 < low <= ceiling:
+        high = min(low * _STEP, ceiling)
+        yield low, high
+        if high == ceiling:
+            return
+        low = high
+
+
+def _ratio_bound(useful: Useful) -> float:
+    """Return what a sample/s costs at least in a range, USD/h: rollout at its cheapest, and a share of a gang."""
+    gangs = useful.problem.gang_table
+    able = gangs.rates >= useful.samples_per_s
+    shares = gangs.usd_per_hour[able] / np.minimum(gangs.rates[able], useful.top)
+    return least_usd_per_sample_s(useful) + float(shares.min(initial=INFINITY))
+
+
+def _better_in(useful: Useful, ratio: float) -> Found | None:
+    """Return a plan that promises samples under a ratio in a range, or None when no site has one."""
+    table, rollout = useful.problem.gang_table, least_usd_per_sample_s(useful)
+    able = np.flatnonzero(table.rates >= useful.samples_per_s)
+    spare = np.minimum(table.rates[able], useful.top) * (ratio - rollout) - table.usd_per_hour[able]
+    most = np.full(len(table.sites), -np.inf)
+    np.maximum.at(most, table.site[able], spare)
+    if rollout == INFINITY or not (most > 0).any():
+        return None
+    alive = undominated(Contest(useful, np.flatnonzero(useful.is_near), useful.problem.gangs, any_site=True))
+    for number in np.argsort(-most, kind="stable").tolist():
+        if most[number] <= 0:
+            break
+        gangs = tuple(table.all[index] for index in able[(table.site[able] == number) & (spare > 0)].tolist())
+        hope = _Hope(table.sites[number], gangs, ratio, float(most[number]), rollout)
+        found = _at_site(useful, alive, hope)
+        if found is not None:
+            return found
+    return None
+
+
+class _Hope(NamedTuple):
+    """A site where samples might cost less than a ratio."""
+
+    site: Site
+    gangs: tuple[TrainerColumn, ...]
+    ratio: float
+    spare: float
+    """What a plan may pay per hour beyond its cheapest gang and its rollout at the least price of all."""
+    rollout: float
+    """Least price of rollout, USD/h per sample/s."""
+
+
+def _at_site(useful: Useful, alive: Ints, hope: _Hope) -> Found | None:
+    over = useful.problem.table.price - hope.rollout * useful.made + useful.egress_usd_per_hour(hope.site)
+    near = alive[(useful.in_reach(hope.site) & (over < hope.spare))[alive]]
+    for counts_slots in (False, True):
+        kept = undominated(Contest(useful, near, hope.gangs, counts_slots=counts_slots))
+        choice = Choice(useful, tuple(kept.tolist()), hope.gangs, hope.site.anchor, usd_per_sample_s=hope.ratio)
+        rules = build(replace(choice, counts_slots=counts_slots))
+        rules.model.cap_objective(0.0)
+        solution = solved(rules, _ROUGH)
+        if not solution.values:
+            return None
+        if fits_in_flight(rules, solution):
+            return Found(rules, solution, -INFINITY, solution.nodes)
+    return None
+
+
+def _improved(problem: Problem, best: _Best, held: Held, between: tuple[float, float], gap: float) -> _Best:
+    """Return the better of the best plan and the one that machines stretch to in a range."""
+    longest = stretched(problem, held, between, gap)
+    if longest is None or longest.usd_per_hour >= best.ratio * longest.samples_per_s:
+        return best
+    return _Best(held, longest.samples_per_s, longest.usd_per_hour / longest.samples_per_s)

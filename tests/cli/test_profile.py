@@ -1,0 +1,144 @@
+"""A real engine and a real trainer's file are measured; a plan made afterwards counts with what was found."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import save_file
+
+from hexcloud import wiring
+from hexcloud.adapters.files import load_factors
+from hexcloud.domain.calibration import ModelClass, Phase
+from hexcloud.domain.metrics import StepRow
+from hexcloud.domain.offer import Tenure
+from hexcloud.domain.run import RunSpec
+from hexcloud.planner.columns import build_columns
+from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.trainer_model import build_model, config_of
+
+Cli = Callable[..., Any]
+LOAD = ("--batch", "8", "--prompt-tokens", "4", "--response-tokens", "40")
+
+
+@pytest.fixture(scope="module")
+def engine_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The embedded engine with the tiny policy of the local task."""
+    folder = tmp_path_factory.mktemp("model")
+    policy = build_model(TASKS["sort_digits"], seed=0)
+    (folder / "config.json").write_text(json.dumps(config_of(policy)))
+    save_file({n: t for n, t in policy.state_dict().items() if n != "lm_head.weight"}, folder / "model.safetensors")
+    port_file = folder / "port.json"
+    argv = [sys.executable, "-m", "hexcloud.adapters.engines.embedded", "--model-path", str(folder)]
+    process = subprocess.Popen([*argv, "--port-file", str(port_file)])
+    deadline = time.monotonic() + 60
+    while not port_file.exists():
+        assert process.poll() is None and time.monotonic() < deadline, "the engine does not come up"
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{json.loads(port_file.read_text())['port']}"
+    process.terminate()
+    process.wait(timeout=20)
+
+
+def write_steps(path: Path, busy_s: float, steps: int = 12) -> Path:
+    rows = [
+        StepRow(
+            epoch=0,
+            version=version,
+            wall_s=float(version),
+            samples=256,
+            dropped_samples=0,
+            reward=0.5,
+            loss=0.0,
+            grad_norm=1.0,
+            clip_fraction=0.0,
+            prox_kl=0.0,
+            busy_s=busy_s if version >= 2 else 100 * busy_s,
+            wait_s=0.0,
+            staleness={},
+            tokens=256 * 2048,
+        )
+        for version in range(steps)
+    ]
+    path.write_text("".join(f"{row.model_dump_json()}\n" for row in rows))
+    return path
+
+
+def test_an_engine_is_measured_and_the_factor_is_kept(cli: Cli, home: Path, engine_url: str) -> None:
+    said = cli("profile", engine_url, "--gpu", "l4", "--model", "tiny-sort", *LOAD, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert [row["what"] for row in found["findings"]] == ["1 at once", "2 at once", "8 at once"]
+    full = found["findings"][-1]
+    assert full["measured"] > found["findings"][0]["measured"] > 0
+    (kept,) = load_factors(home / "calibration.yaml")
+    assert kept.key == ("L4", Phase.ROLLOUT, ModelClass.SMALL)
+    assert kept.speed == pytest.approx(full["measured"] / full["estimated"], abs=1e-3)
+
+
+def test_a_trainers_file_is_measured_without_its_first_steps(cli: Cli, home: Path, tmp_path: Path) -> None:
+    steps = write_steps(tmp_path / "metrics.jsonl", busy_s=30.0)
+    said = cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B", "--gpus-per-node", "8")
+    assert said.code == 0, said.err
+    assert "10 steps" in said.out and "8.5 samples/s" in said.out
+    (kept,) = load_factors(home / "calibration.yaml")
+    assert (kept.gpu, kept.phase, kept.model_class) == ("H100", Phase.TRAINING, ModelClass.MEDIUM)
+    assert 0.3 < kept.speed < 1.0
+
+
+def test_plans_made_afterwards_count_with_it(cli: Cli, home: Path, tmp_path: Path) -> None:
+    steps = write_steps(tmp_path / "metrics.jsonl", busy_s=30.0)
+    own = tmp_path / "fleet.yaml"
+    own.write_text("- {name: mine, gpu: H100, gpu_count: 8, network_gb_per_s: 50, count: 2}\n")
+    assert _gang_rate(wiring.snapshot_input(RunSpec())) == (before := _gang_rate(wiring.fleet_input(RunSpec(), own)))
+    assert cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B").code == 0
+    (kept,) = load_factors(home / "calibration.yaml")
+    for given in (wiring.snapshot_input(RunSpec()), wiring.fleet_input(RunSpec(), own)):
+        assert _gang_rate(given) == pytest.approx(kept.speed * before)
+
+
+def _gang_rate(given: wiring.PlanInput) -> float:
+    """Samples/s of one node of eight H100 that trains: the same whoever rents it, were its network the same."""
+    nodes = (offer for offer in given.market.offers if (offer.gpu, offer.gpu_count) == ("H100", 8))
+    offer = next(nodes).model_copy(update={"network_gb_per_s": 50.0, "stock": 1, "tenure": Tenure.ON_DEMAND})
+    columns, _ = build_columns((offer,), given.market, given.workload, given.policy)
+    return columns.trainer[0].samples_per_s
+
+
+def test_a_second_measurement_replaces_the_first(cli: Cli, home: Path, tmp_path: Path) -> None:
+    for busy_s in (30.0, 15.0):
+        steps = write_steps(tmp_path / "metrics.jsonl", busy_s)
+        assert cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B").code == 0
+    assert len(load_factors(home / "calibration.yaml")) == 1
+
+
+def test_a_speed_that_cannot_be_is_not_believed(cli: Cli, home: Path, tmp_path: Path) -> None:
+    steps = write_steps(tmp_path / "metrics.jsonl", busy_s=1e-3)
+    said = cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B")
+    assert said.code == 2
+    assert "is this Qwen2.5-7B on H100? nothing was written" in said.err
+    assert not (home / "calibration.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere.jsonl", "--gpu", "H101", "--model", "Qwen2.5-7B"), "did you mean H100"),
+        (("nowhere.jsonl", "--gpu", "H100", "--model", "Qwen2.5-7C"), "did you mean"),
+        (("nowhere.jsonl", "--gpu", "H100", "--model", "Qwen2.5-7B"), "0 steps are too few"),
+    ],
+)
+def test_wrong_input_is_told_with_its_mend(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+    said = cli("profile", *arguments)
+    assert said.code == 2
+    assert words in said.err
+
+
+def test_an_engine_that_is_not_there_is_an_error_and_not_a_speed(cli: Cli) -> None:
+    said = cli("profile", "http://127.0.0.1:1", "--gpu", "H100", "--model", "Qwen2.5-7B")
+    assert said.code == 1
+    assert "127.0.0.1:1" in said.err

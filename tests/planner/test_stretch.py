@@ -1,0 +1,51 @@
+from collections.abc import Callable
+
+import pytest
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Offer
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.search import cheapest, held_in
+from hexcloud.planner.stretch import stretched, stretched_answer
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+def test_a_plan_makes_at_least_what_it_was_asked_for(market: Market, workload: Workload, policy: Policy) -> None:
+    found = cheapest(problem_of(market, workload, policy), 6.0, 0.0)
+    assert found is not None
+    longest = stretched_answer(found, 30.0, 1e-4)
+    assert longest.samples_per_s >= 6.0 * (1 - 1e-6)
+    assert longest.usd_per_hour >= found.solution.objective * (1 - 1e-6)
+
+
+def test_machines_make_what_the_slower_pool_makes(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer("big8")), workload, policy)
+    found = cheapest(problem, 5.0, 0.0)
+    assert found is not None
+    held = held_in(found)
+    longest = stretched(problem, held, (5.0, 100.0), 1e-5)
+    assert longest is not None
+    made = sum(problem.rate(column, longest.samples_per_s) * count for column, count in held.rollout)
+    assert longest.samples_per_s == pytest.approx(min(made, held.gang.samples_per_s), rel=1e-4)
+
+
+def test_machines_that_the_market_no_longer_lists_make_nothing(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    found = cheapest(problem_of(make_market(make_offer("big8")), workload, policy), 5.0, 0.0)
+    assert found is not None
+    elsewhere = problem_of(make_market(make_offer("big8", region="us-two")), workload, policy)
+    assert stretched(elsewhere, held_in(found), (1.0, 10.0), 1e-3) is None

@@ -1,0 +1,47 @@
+import pytest
+
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Market
+from hexcloud.domain.offer import Tenure
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
+from hexcloud.planner.useful import Useful
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())
+
+
+def test_rows_are_the_columns_in_their_order(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    table, names = problem.table, list(problem.offers)
+    assert len(table) == len(problem.rollout)
+    for row, column in enumerate(problem.rollout):
+        offer = problem.offers[column.offer_id]
+        assert names[table.offer[row]] == offer.id
+        assert table.slots[row] == column.slots
+        assert table.cores[row] == problem.reward_vcpus(column)
+        assert table.is_spot[row] == (offer.tenure is Tenure.SPOT)
+        assert table.domains[0][table.domain[row]] == offer.domain
+        assert table.price[row] == pytest.approx(offer.usd_per_hour + problem.new_machine_usd_per_hour(offer))
+
+
+def test_rates_and_reach_are_those_of_the_problem(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    useful = Useful(problem, 8.0)
+    for row, column in enumerate(problem.rollout):
+        assert useful.rates[row] == pytest.approx(problem.rate(column, 8.0))
+        assert useful.is_near[row] == problem.is_young_enough(column, 0.0, 8.0)
+
+
+def test_one_place_is_one_zone_domain_and_tenure(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    seen: dict[int, set[tuple[str, str | None, Tenure]]] = {}
+    for row, column in enumerate(problem.rollout):
+        offer = problem.offers[column.offer_id]
+        seen.setdefault(int(problem.table.place[row]), set()).add((offer.domain, offer.zone, offer.tenure))
+    assert all(len(places) == 1 for places in seen.values())
+    assert len(set.union(*seen.values())) == len(seen)
