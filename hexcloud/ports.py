@@ -13,7 +13,7 @@ from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.policy import ReplanSchedule
-from hexcloud.domain.prices import Held, PastPart, PriceChange, Refresh, Voucher
+from hexcloud.domain.prices import Held, PastPart, PriceBook, PriceChange, Refresh, Voucher
 from hexcloud.domain.row import Belief, Part
 from hexcloud.domain.run import RunRecord, RunState
 
@@ -49,6 +49,8 @@ class PriceSource(Protocol):
         """Yield the answer of each region as it arrives. A region that fails yields a Part with its problem.
 
         Never raises for what the outside does wrong: with no credentials, say, one Part for region `*` carries it.
+
+        Every region that the source lists gets its Part, good or failed: of one that gets none, nothing is listed now.
         """
         ...
 
@@ -70,11 +72,13 @@ class PastSource(Protocol):
 class PriceStore(Protocol):
     """The memory of prices: every accepted change, what waits, who vouched. Raises StoreError when it is gone."""
 
-    def save_part(self, part: Part, beliefs: tuple[Belief, ...]) -> int:
+    def save_part(self, part: Part, beliefs: tuple[Belief, ...], latest_s: float = ...) -> int | None:
         """Keep one region's answer: changes of believed rows, rows in quarantine, quotas; return the changes.
 
-        Rows of the same source and region that it no longer lists are recorded as gone. A part with a problem changes
-        nothing but the list of refreshes.
+        Rows and quotas of the same source and region that it no longer lists are recorded as gone. A part with a
+        problem changes nothing but the list of refreshes. A part older than the last good one of its source and region
+        changes nothing at all: None; but a good one after `latest_s`, seconds since the epoch, was dated by a wrong
+        clock and is no reason.
         """
         ...
 
@@ -82,12 +86,20 @@ class PriceStore(Protocol):
         """Keep believed changes older than any known of their source and offer, all or none; return how many were."""
         ...
 
+    def book(self) -> PriceBook:
+        """Return everything that a market is made from, as of one moment."""
+        ...
+
     def current(self) -> tuple[Belief, ...]:
         """Return the last believed row of every (source, offer) still listed; `as_of` is when it was last confirmed."""
         ...
 
-    def doubts(self, source: str | None = None) -> tuple[Belief, ...]:
-        """Return the rows of the last answers that were not accepted as they stood, of one source or of all."""
+    def doubts(self) -> tuple[Belief, ...]:
+        """Return the rows of the last answers that were not accepted as they stood."""
+        ...
+
+    def said(self, source: str) -> tuple[Belief, ...]:
+        """Return the rows of a source's last good answers, each with its outcome."""
         ...
 
     def held(self) -> tuple[Held, ...]:
@@ -106,8 +118,8 @@ class PriceStore(Protocol):
         """Return the last refresh of every (source, cloud, region)."""
         ...
 
-    def vouch(self, voucher: Voucher) -> None:
-        """Remember that the user or a bill confirms an offer."""
+    def vouch(self, voucher: Voucher, fallen: tuple[Belief, ...] = ()) -> None:
+        """Remember that the user or a bill confirms an offer, or takes that back: then these prices are dropped."""
         ...
 
     def vouchers(self) -> tuple[Voucher, ...]:
@@ -122,8 +134,8 @@ class PriceStore(Protocol):
         """Return USD for one unit of each currency the user gave a rate for."""
         ...
 
-    def mark(self) -> tuple[object, ...]:
-        """Return a value that differs whenever what a market is made from does. Cheap."""
+    def mark(self) -> int:
+        """Return a number that grows with every change of anything here, whatever clocks say. Cheap."""
         ...
 
 
@@ -259,6 +271,10 @@ class Store(Protocol):
 
     def events(self, run_id: RunId, after: int = 0) -> tuple[tuple[int, Event], ...]:
         """Return (sequence number, event) with a number over `after`."""
+        ...
+
+    def last_event(self, run_id: RunId) -> Event | None:
+        """Return the event added last, or None. Cheap, however long the history is."""
         ...
 
     def add_ledger(self, run_id: RunId, entries: tuple[LedgerEntry, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Servers that stand in for clouds: started once, for the tests that ask for them, on this machine only."""
+"""What tests of several floors share: servers that stand in for clouds, a home of its own, a market that has moved."""
 
 import json
 import os
@@ -86,3 +86,23 @@ def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return moto_server
+
+
+@pytest.fixture
+def dear_aws(tmp_path: Path) -> str:
+    """A recording in which AWS has, from the beginning on, raised each price that the bundle knows by a fifth."""
+    from hexcloud.adapters.markets.snapshot import SnapshotMarket
+
+    spot = ["observed_at,instance_type,region,az_id,spot_usd_per_hour"]
+    on_demand = ["observed_at,instance_type,region,on_demand_usd_per_hour"]
+    for offer in SnapshotMarket(("aws",)).market(0.0).offers:
+        where, usd = f"2024-02-01,{offer.instance_type},{offer.region}", 1.2 * offer.usd_per_hour
+        if offer.tenure == "spot":
+            spot.append(f"{where},{offer.zone or '-'},{usd}")
+        else:
+            on_demand.append(f"{where},{usd}")
+    folder = tmp_path / "dear-aws"
+    folder.mkdir()
+    (folder / "spot.csv").write_text("\n".join(spot) + "\n")
+    (folder / "on-demand.csv").write_text("\n".join(on_demand) + "\n")
+    return str(folder)

@@ -7,6 +7,7 @@ believed on-demand prices only, so a bad row never changes what is made of a goo
 from collections.abc import Iterable
 
 from hexcloud.appraise.doubt import Doubt, flag, reject
+from hexcloud.appraise.known import Known
 from hexcloud.appraise.limits import FLOOR_SHARE, LOW_SCORE, OVER_ON_DEMAND
 from hexcloud.appraise.witness import Witnesses
 from hexcloud.domain.offer import Tenure
@@ -18,8 +19,9 @@ _Machine = tuple[str, str, str]
 class OnDemand:
     """What machines cost on demand, USD per hour: the highest price listed, since any of them would do."""
 
-    def __init__(self, believed: Iterable[tuple[Row, float]], witnesses: Witnesses) -> None:
-        """Take the believed on-demand rows of the batch with their prices, and what other sources say."""
+    def __init__(self, believed: Iterable[tuple[Row, float]], known: Known, witnesses: Witnesses) -> None:
+        """Take the believed on-demand rows of the batch with their prices, and what is usual and other sources say."""
+        self._usual = known.usual_usd_per_gpu_hour
         self._witnesses = witnesses
         self._machine: dict[_Machine, float] = {}
         self._per_gpu: dict[_Machine, float] = {}
@@ -42,7 +44,7 @@ class OnDemand:
         if own is not None and usd >= own / OVER_ON_DEMAND:
             return flag("spot_equals_on_demand", "price", f"spot equals on-demand ({own:.4g} USD/h): capacity unproven")
         dear = own or self._around(row)
-        if dear is None or usd >= FLOOR_SHARE * dear:
+        if dear is None or not usd < FLOOR_SHARE * dear:
             return None
         reason = f"spot {usd:.4g} is {usd / dear:.0%} of on-demand: a floor price, capacity unproven"
         return flag("floor_price", "price", reason)
@@ -51,13 +53,17 @@ class OnDemand:
         return self._machine.get((row.cloud, row.region, row.instance_type))
 
     def _around(self, row: Row) -> float | None:
-        """Return what the machine should cost on demand: by another source, its neighbours' GPUs, or other regions."""
+        """Return what the machine should cost on demand: by another source, its neighbours' GPUs, or other regions.
+
+        Where nobody there lists such a machine, what its GPUs usually cost anywhere.
+        """
         for region in (row.region, ""):
             named = self._witnesses.on_demand(row.cloud, region, row.instance_type)
             each = self._per_gpu.get((row.cloud, region, row.gpu))
             if named is not None or each is not None:
                 return named if named is not None else (each or 0.0) * row.gpu_count
-        return None
+        usual = self._usual.get(row.gpu)
+        return None if usual is None else usual * row.gpu_count
 
 
 def unproven(row: Row, usd: float, on_demand: OnDemand) -> Doubt | None:

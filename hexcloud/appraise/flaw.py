@@ -20,7 +20,7 @@ def flaw(row: Row, known: Known) -> Doubt | None:
 
 def _price_flaw(row: Row, known: Known) -> Doubt | None:
     if math.isnan(row.price):
-        return reject("no_price", "price", "lists no price")
+        return reject("no_price", "price", f"lists no price{f' ({row.missing})' if row.missing else ''}")
     if not 0 < row.price < math.inf:
         return reject("price_not_positive", "price", f"price {row.price:g} is not a positive number")
     usd = usd_per_hour(row, known.usd_per_unit)

@@ -22,6 +22,7 @@ from hexcloud.appraise.flaw import flaw
 from hexcloud.appraise.jump import Steps
 from hexcloud.appraise.known import Known
 from hexcloud.appraise.level import level_fault
+from hexcloud.appraise.scores import with_last_score
 from hexcloud.appraise.units import moment, rate, usd_per_hour
 from hexcloud.appraise.witness import Witnesses
 from hexcloud.domain.market import Finding, Outcome
@@ -34,7 +35,7 @@ _SCORES = range(1, 11)
 def gate(rows: Iterable[Row], known: Known, content: str = "") -> tuple[Belief, ...]:
     """Return one belief for each distinct row, sorted by offer id. `content`: hash of their snapshot."""
     bench = _Bench(known, content)
-    distinct = {row.model_dump_json(): row for row in rows}
+    distinct = {row.model_dump_json(): row for row in (with_last_score(row, known) for row in rows)}
     judged: dict[str, Belief] = {}
     believed: list[tuple[Row, float]] = []
     for spelt, row in distinct.items():
@@ -43,7 +44,7 @@ def gate(rows: Iterable[Row], known: Known, content: str = "") -> tuple[Belief, 
             usd = usd_per_hour(row, known.usd_per_unit)
             if belief.is_believed and usd is not None:
                 believed.append((row, usd))
-    bench.on_demand = OnDemand(believed, bench.witnesses)
+    bench.on_demand = OnDemand(believed, known, bench.witnesses)
     judged |= {spelt: bench.judge(row) for spelt, row in distinct.items() if row.tenure == Tenure.SPOT}
     return tuple(judged[spelt] for spelt in sorted(judged, key=lambda spelt: (distinct[spelt].id, spelt)))
 
@@ -79,7 +80,7 @@ class _Bench:
         self._known = known
         self.witnesses = Witnesses(known)
         self._steps = Steps(known, content)
-        self.on_demand = OnDemand((), self.witnesses)
+        self.on_demand = OnDemand((), known, self.witnesses)
 
     def judge(self, row: Row) -> Belief:
         doubt, one_unit = self._doubt(row), rate(row.currency, self._known.usd_per_unit) or 1.0
@@ -125,6 +126,7 @@ def _offer(belief: Belief) -> Offer | None:
         placement_score=row.placement_score if row.placement_score in _SCORES else None,
         quota=row.quota,
         quota_units=row.quota_units,
+        quota_global=row.quota_global,
         as_of=as_of,
         source=row.source,
     )

@@ -18,10 +18,26 @@ CHEAP_SPOT_SHARE = 0.01
 STEP = 0.30
 """A list price that moved by more than this share between two snapshots waits for a second one with other content."""
 STEP_AGREES = 0.05
-"""The second snapshot confirms a step when its price is within this share of the first one's: prices go on drifting."""
+"""Two answers that were taken for half-written say the same when their lengths differ by at most this share."""
 AGREES = 0.30
 """Two sources agree on a price when they differ by at most this share."""
+WITNESS_DAYS = 365
+"""Who said so longer before a price was listed is no witness for it: prices fall over the years."""
 SAME = 1.01
 """Prices of one machine in two lists are the same up to rounding: what a witness of an incomplete sum must say."""
 LEAST_PART = 0.5
 """A refresh of a region with fewer than this share of its last rows is taken for half-written."""
+LARGE = 8
+"""GPUs from which a price per GPU in a column of whole machines is told from a bargain: an eighth is none."""
+SMALL = 4
+"""The same where another source lists the machine."""
+
+
+def cheap_share(is_spot: bool, gpu_count: float) -> float:
+    """Return the share of the usual price under which a price waits for a witness.
+
+    On demand, a large machine for about what one of its GPUs costs is a price per GPU in the wrong column.
+    """
+    if is_spot:
+        return CHEAP_SPOT_SHARE
+    return max(CHEAP_SHARE, (1 + AGREES) / gpu_count) if gpu_count >= LARGE else CHEAP_SHARE

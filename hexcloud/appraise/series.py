@@ -8,20 +8,21 @@ changes what is believed of the rest: the last accepted price stands, with its a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import numpy as np
 
 from hexcloud.appraise.history import Bools, Codes, Events, Floats, History, Ints, Machine, Standing, history_of
 from hexcloud.appraise.known import Known
 from hexcloud.appraise.limits import (
-    CHEAP_SHARE,
-    CHEAP_SPOT_SHARE,
     FLOOR_SHARE,
     GPU_COUNTS,
     OVER_ON_DEMAND,
     STEP,
+    cheap_share,
 )
 from hexcloud.appraise.steps import NO_PRICE, Settled, settle
+from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.market import Finding, Outcome
 from hexcloud.domain.offer import OfferId, Tenure
 
@@ -41,6 +42,17 @@ RULES: tuple[tuple[str, Outcome, str], ...] = (
 ACCEPTED, UNREADABLE, NOT_POSITIVE, OVER, BAD_COUNT, ODD_COUNT, TOO_CHEAP, STEPPED, FLOOR, EQUAL = range(len(RULES))
 _FLAGS = (FLOOR, EQUAL)
 _SOUND = (ACCEPTED, *_FLAGS)
+_SPOT = f"/{Tenure.SPOT.value}"
+MAX_ECHOES = 2_000_000
+"""A hundred times those of the longest recording tried here; a small file with many zones can ask for billions."""
+
+
+class _Fair(NamedTuple):
+    """What a spot price is held against; arrays by series."""
+
+    twins: Ints
+    """The on-demand series of the same machine; -1 where there is none."""
+    usual_usd_per_hour: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +121,18 @@ class Judged:
 
 
 def judge(history: History, known: Known, machines: Mapping[str, Machine] | None = None) -> Judged:
-    """Judge every event. `machines`: GPU facts of instance types, which win over those of the recording."""
+    """Judge every event. `machines`: GPU facts of instance types, which win over those of the recording.
+
+    Raises ConfigError when on-demand prices change too often for the number of their spot prices.
+    """
     facts = {**history.machines, **(machines or {})}
     twins = _twins(history.ids)
     alone = _judged(history, _levels(history, known, facts), np.zeros(history.at_s.shape, dtype=bool))
     on_demand = alone.in_force()
     echoed, echo = _with_echoes(history, twins, on_demand)
     rule = _levels(echoed, known, facts)
-    return _judged(echoed, _against(echoed, rule, twins, on_demand), echo)
+    usual = np.array([_usual_price(offer_id, known, facts) for offer_id in history.ids], np.float64)
+    return _judged(echoed, _against(echoed, rule, on_demand, _Fair(twins, usual)), echo)
 
 
 def _judged(history: History, rule: Codes, echo: Bools) -> Judged:
@@ -139,10 +155,15 @@ def _levels(history: History, known: Known, machines: Mapping[str, Machine]) -> 
 
 def _least_price(offer_id: OfferId, known: Known, machines: Mapping[str, Machine]) -> float:
     """Return the least plausible price, USD/h; NaN where nobody knows."""
-    _, instance_type, tenure = offer_id.rsplit("/", 2)
-    machine = machines.get(instance_type)
-    share = CHEAP_SPOT_SHARE if tenure == Tenure.SPOT else CHEAP_SHARE
-    return share * known.usual_usd_per_gpu_hour.get(machine.gpu, np.nan) * machine.gpu_count if machine else np.nan
+    machine = machines.get(offer_id.rsplit("/", 2)[1])
+    share = cheap_share(offer_id.endswith(_SPOT), machine.gpu_count if machine else 1)
+    return share * _usual_price(offer_id, known, machines)
+
+
+def _usual_price(offer_id: OfferId, known: Known, machines: Mapping[str, Machine]) -> float:
+    """Return what the GPUs of a machine usually cost on demand, USD/h; NaN where nobody knows."""
+    machine = machines.get(offer_id.rsplit("/", 2)[1])
+    return known.usual_usd_per_gpu_hour.get(machine.gpu, np.nan) * machine.gpu_count if machine else np.nan
 
 
 def _count_rule(offer_id: OfferId, known: Known, machines: Mapping[str, Machine]) -> int:
@@ -169,14 +190,17 @@ def _twin(offer_id: OfferId) -> OfferId:
     return OfferId(name)
 
 
-def _against(history: History, rule: Codes, twins: Ints, on_demand: History) -> Codes:
-    """Compare spot with its on-demand price of the moment, where that one is believed."""
-    twin = twins[history.owners()]
-    asked = np.flatnonzero((twin >= 0) & (rule == ACCEPTED))
-    event = on_demand.last_event(twin[asked], history.at_s[asked])
+def _against(history: History, rule: Codes, on_demand: History, fair: _Fair) -> Codes:
+    """Compare spot with its on-demand price of the moment, where that one is believed, else with what is usual."""
+    owners = history.owners()
+    is_spot = np.array([offer_id.endswith(_SPOT) for offer_id in history.ids], dtype=bool)[owners]
+    asked = np.flatnonzero(is_spot & (rule == ACCEPTED))
+    twin = fair.twins[owners[asked]]
+    event = np.where(twin >= 0, on_demand.last_event(np.maximum(twin, 0), history.at_s[asked]), -1)
     full = np.where(event >= 0, on_demand.usd_per_hour[event], np.nan)
+    dear = np.where(np.isnan(full), fair.usual_usd_per_hour[owners[asked]], full)
     spot = history.usd_per_hour[asked]
-    doubts = [spot > full * OVER_ON_DEMAND, spot < full * FLOOR_SHARE, spot >= full / OVER_ON_DEMAND]
+    doubts = [spot > full * OVER_ON_DEMAND, spot < dear * FLOOR_SHARE, spot >= full / OVER_ON_DEMAND]
     judged = rule.copy()
     judged[asked] = np.select(doubts, [OVER, FLOOR, EQUAL], ACCEPTED)
     return judged
@@ -189,6 +213,9 @@ def _with_echoes(history: History, twins: Ints, on_demand: History) -> tuple[His
     if not history.is_snapshots or not spot.size:
         return history, nothing
     lengths = np.diff(on_demand.starts)[twins[spot]]
+    if lengths.sum() > MAX_ECHOES:
+        changes = f"{spot.size:,} spot series change their on-demand price {lengths.sum():,} times"
+        raise ConfigError(f"{changes}, over {MAX_ECHOES:,}; split the recording by time or region")
     series = np.repeat(spot, lengths)
     offsets = np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths)
     at_s = on_demand.at_s[on_demand.starts[twins[series]] + offsets]

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hexcloud.appraise.history import Bools, Codes, Floats, History, Ints
-from hexcloud.appraise.limits import STEP, STEP_AGREES
+from hexcloud.appraise.jump import confirms, is_step
+from hexcloud.appraise.limits import STEP
 
 NO_PRICE = -1
 """Code of an event without a price."""
@@ -36,9 +37,9 @@ class _Series(NamedTuple):
 def settle(history: History, rule: Codes, sound: Bools) -> Settled:
     """Find the steps among the sound prices of a history. `rule`: NO_PRICE, or the outcome by all other rules.
 
-    A price over STEP from the last accepted one waits. The next look frees it when it is within STEP_AGREES: the next
-    event of its series, or, where the source looks at everything at once, the next moment of the file. An offer that
-    was not for sale in between begins anew.
+    A price over STEP from the last accepted one waits. The next look frees it when it confirms it (see `jump`): the
+    next event of its series, or, where the source looks at everything at once, the next moment of the file. An offer
+    that was not for sale in between begins anew.
     """
     result = Settled(np.zeros(rule.shape, bool), np.full(rule.shape, np.nan), np.zeros(rule.shape, np.int8))
     looks = np.unique(history.at_s) if history.is_snapshots else np.empty(0)
@@ -71,7 +72,7 @@ def _waiting(series: _Series, confirmed_s: list[float]) -> Iterator[tuple[int, f
         if not series.is_sound[place]:
             last = last if series.has_price[place] else math.nan
             held = math.nan
-        elif abs(price - last) <= STEP * last or math.isnan(last) or abs(held - price) <= STEP_AGREES * price:
+        elif not is_step(last, price) or confirms(last, held, price):
             last, held = price, math.nan
         else:
             held = price

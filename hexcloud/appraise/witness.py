@@ -2,9 +2,11 @@
 
 import math
 from collections import defaultdict
+from datetime import timedelta
 
-from hexcloud.appraise.known import Known, Seen
-from hexcloud.appraise.limits import AGREES, SAME
+from hexcloud.appraise.known import Known, Seen, agree
+from hexcloud.appraise.limits import SAME, WITNESS_DAYS
+from hexcloud.appraise.units import moment
 from hexcloud.domain.offer import Tenure
 from hexcloud.domain.row import Row
 
@@ -25,24 +27,43 @@ class Witnesses:
                     machine = (seen.cloud, region, seen.instance_type)
                     self._on_demand[machine] = max(seen.usd_per_hour, self._on_demand.get(machine, 0.0))
 
-    def confirm(self, row: Row, usd: float) -> bool:
-        """Does anybody independent list the machine with as many GPUs at about this price, USD per hour?
+    def confirm_price(self, row: Row, usd: float) -> bool:
+        """Does anybody independent, and believed, say so of a price, USD per hour, that nobody would believe alone?
 
-        Who lists it dearer than a sum that lacks a part does not say that the sum is whole: a host is a fifth of it.
+        A placeholder is copied from list to list, and lists of years ago were of other prices: those who wait
+        themselves, and those long before the row, say nothing. Who lists it dearer than a sum that lacks a part does
+        not say that the sum is whole: a host is a fifth of it.
         """
         return any(
-            seen.lineage not in ("", row.lineage or row.source)
-            and (seen.tenure, seen.gpu_count) == (row.tenure, row.gpu_count)
-            and _agree(seen.usd_per_hour, usd)
-            and not (row.missing and seen.usd_per_hour > usd * SAME)
-            for seen in self._seen.get((row.cloud, row.region, row.instance_type), ())
+            seen.is_believed and _is_of_its_time(seen, row) and not (row.missing and seen.usd_per_hour > usd * SAME)
+            for seen in self._agreeing(row, usd)
         )
+
+    def confirm_count(self, row: Row, usd: float) -> bool:
+        """Does anybody independent list as many GPUs at about this price? Those who wait for each other are enough."""
+        return bool(self._agreeing(row, usd))
+
+    def _agreeing(self, row: Row, usd: float) -> list[Seen]:
+        return [
+            seen
+            for seen in self._seen.get((row.cloud, row.region, row.instance_type), ())
+            if seen.lineage not in ("", row.lineage or row.source)
+            and (seen.tenure, seen.gpu_count) == (row.tenure, row.gpu_count)
+            and agree(seen.usd_per_hour, usd)
+        ]
+
+    def on_demand_anywhere(self, row: Row) -> float | None:
+        """Return the highest believed on-demand price of an on-demand row's machine: of its region, else of any."""
+        if row.tenure != Tenure.ON_DEMAND:
+            return None
+        here = self.on_demand(row.cloud, row.region, row.instance_type)
+        return here if here is not None else self.on_demand(row.cloud, "", row.instance_type)
 
     def on_demand(self, cloud: str, region: str, instance_type: str) -> float | None:
         """Return the highest believed on-demand price of a machine, USD per hour; region `` stands for all of them."""
         return self._on_demand.get((cloud, region, instance_type))
 
 
-def _agree(one: float, other: float) -> bool:
-    """Differ by at most the share of the larger? False for NaN and infinity, which agree with nobody."""
-    return (1 - AGREES) * one <= other and (1 - AGREES) * other <= one
+def _is_of_its_time(seen: Seen, row: Row) -> bool:
+    listed = moment(row.as_of)
+    return seen.as_of is None or listed is None or listed - seen.as_of <= timedelta(days=WITNESS_DAYS)

@@ -19,6 +19,7 @@ app.command("refresh", short_help="Read live prices and quotas.")(refresh.refres
 app.command("doctor", short_help="Say which rows are not believed, and why.")(doctor.doctor)
 app.command("history", short_help="Show how a price moved.")(history.history)
 app.command("trust", short_help="Believe an offer in quarantine.")(vouch.trust)
+app.command("distrust", short_help="Take back what was trusted.")(vouch.distrust)
 app.command("rate", short_help="Set what a currency is worth.")(vouch.rate)
 app.command("export", short_help="Write SkyPilot's catalog files from ours.")(export.export)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hexcloud.domain.row import Belief
 
 OUTCOMES = ("accept", "flag", "quarantine", "reject")
+BUNDLED = "A refresh that brings a price of it that is believed; the bundle itself is judged by facts alone, each time."
+UNREAD = "once `hexcloud catalog refresh` has read this list"
 
 
 def doctor(
@@ -37,7 +39,22 @@ def doctor(
     if as_json:
         print_json(_as_json(where, found, examples))
     else:
-        _show(found, examples)
+        _show(where, found, examples)
+
+
+def freed_by(where: str, beliefs: Iterable["Belief"]) -> str:
+    """Return what frees rows that one rule doubts. Words of the user, and bills, count for what a refresh has read."""
+    from hexcloud import wiring
+    from hexcloud.cli.examine import BUNDLE
+
+    doubted = tuple(beliefs)
+    cure = RULES[doubted[0].rule][1]
+    if doubted[0].outcome != "quarantine":
+        return cure
+    if where == BUNDLE:
+        return BUNDLED
+    waiting = {held.offer_id for held in wiring.open_prices().held()}
+    return cure if any(one.row.id in waiting for one in doubted) else f"{cure.removesuffix('.')}, {UNREAD}."
 
 
 def _groups(beliefs: Iterable["Belief"]) -> list[tuple[str, str, list["Belief"]]]:
@@ -78,7 +95,7 @@ def _as_json(where: str, found: "Examined", examples: int) -> dict[str, object]:
                 "count": len(beliefs),
                 "clouds": _clouds(beliefs),
                 "means": RULES[rule][0],
-                "freed_by": RULES[rule][1],
+                "freed_by": freed_by(where, beliefs),
                 "examples": [_example(belief) for belief in _spread(beliefs, examples)],
             }
             for outcome, rule, beliefs in _groups(found.beliefs)
@@ -105,14 +122,14 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _show(found: "Examined", examples: int) -> None:
+def _show(where: str, found: "Examined", examples: int) -> None:
     tell = partial(console().print, soft_wrap=True)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in _counts(found.beliefs).items())
     tell(f"{len(found.beliefs)} rows: {counts}")
     for outcome, rule, beliefs in _groups(found.beliefs):
         clouds = ", ".join(f"{cloud} {count}" for cloud, count in _clouds(beliefs).items())
-        means, freed_by = RULES[rule]
-        tell(f"\n{outcome} {rule}: {len(beliefs)} ({clouds})\n  {means}\n  Freed by: {freed_by}")
+        tell(f"\n{outcome} {rule}: {len(beliefs)} ({clouds})\n  {RULES[rule][0]}")
+        tell(f"  Freed by: {freed_by(where, beliefs)}")
         for belief in _spread(beliefs, examples):
             place = f"{belief.row.place}: " if belief.row.place else ""
             tell(f"  - {place}{belief.row.id}: {belief.reason}")

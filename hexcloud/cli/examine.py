@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,9 +12,8 @@ from hexcloud.adapters.markets.skypilot import SkyPilotMarket
 from hexcloud.adapters.markets.snapshot import COLUMNS, read_rows
 from hexcloud.appraise.gate import gate
 from hexcloud.appraise.known import Known
-from hexcloud.controller.refresh import known_now
+from hexcloud.controller.refresh import CLOCKS_DIFFER, known_now
 from hexcloud.domain.errors import ConfigError
-from hexcloud.domain.market import Outcome
 from hexcloud.domain.row import Belief, Part, Row
 
 BUNDLE = "bundle"
@@ -42,7 +42,8 @@ def _examine_path(path: Path) -> Examined:
         raise ConfigError(
             f"{path}: no such file or folder, and no source that was ever read{suggest(str(path), sources)}"
         )
-    known = known_now(wiring.open_prices(), wiring.price_facts())
+    latest = datetime.now(UTC) + CLOCKS_DIFFER
+    known = known_now(wiring.open_prices(), wiring.price_facts()).model_copy(update={"latest": latest})
     if _is_offers_file(path):
         return _judged_offers((path,), known)
     parts = tuple(SkyPilotMarket(path).fetch())
@@ -90,6 +91,5 @@ def _examine_source(name: str) -> Examined | None:
     refreshes = [one for one in prices.refreshes() if one.source == name]
     if not refreshes:
         return None
-    accepted = [one for one in prices.current() if one.row.source == name and one.outcome is Outcome.ACCEPT]
     problems = tuple(f"{one.cloud}/{one.region}: {one.problem}" for one in refreshes if one.problem)
-    return Examined((*accepted, *prices.doubts(name)), problems)
+    return Examined(prices.said(name), problems)

@@ -31,5 +31,6 @@ def export(
         typer.echo(folder / file)
     if written.left_out:
         say(
-            f"{len(written.left_out)} offers left out: no zone of their region is known, and SkyPilot asks zone by zone"
+            f"{len(written.left_out)} offers left out: no zone of their region is known, and SkyPilot asks zone by "
+            "zone, or its catalog has another currency there"
         )

@@ -49,12 +49,13 @@ def history(
     if at is not None and (since or until or plot):
         raise ConfigError("--at shows one moment; leave out --since, --until and --plot")
     found = stored_tracks(offer) if recording is None else recorded_tracks(recording, offer)
-    until_s = _moment("--until", until) or (time.time() if recording is None else found.last_s)
-    since_s = _moment("--since", since) or found.first_s
-    _check_order(since_s, until_s)
     if at is not None:
         _show_moment(found, _moment("--at", at) or 0.0, as_json)
         return
+    until_s = _moment("--until", until) or (time.time() if recording is None else found.last_s)
+    since_s = _moment("--since", since) or found.first_s
+    if since or until:
+        _check_order(since_s, until_s)
     seen = [track.between(since_s, until_s) for track in found.tracks]
     shown = [track for track in seen if track.changes]
     if plot is not None:

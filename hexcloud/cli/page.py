@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.explained import change_in_words, rules_in_short
-from hexcloud.cli.planned import allocation_lines, newest_price
+from hexcloud.cli.planned import allocation_lines
 
 if TYPE_CHECKING:
     from hexcloud.cli.planned import Planned
@@ -61,7 +61,7 @@ def _head(planned: "Planned") -> str:
     wanted = policy.target_samples_per_s
     asked = "" if wanted is None else f", {wanted * workload.tokens_per_sample:.0f} tok/s wanted"
     asked += "" if policy.max_usd_per_hour is None else f", at most {policy.max_usd_per_hour:.2f} USD/h"
-    text = f"policy {policy.name}{asked}; prices of {newest_price(planned.given.market):%Y-%m-%d}"
+    text = f"policy {policy.name}{asked}; prices of {planned.price_dates}"
     return f'<h1>{escape(workload.model.name)}</h1>\n<p class="quiet">{escape(text)}</p>'
 
 
@@ -84,15 +84,15 @@ def _facts(planned: "Planned") -> str:
 def _machines(planned: "Planned") -> str:
     rows = []
     for line in allocation_lines(planned.result.plan):
-        offer = planned.given.market.offer(line.offer)
-        gpus = f"{offer.gpu_count * line.count} x {offer.gpu}" if offer else "?"
-        rows.append((line.offer, line.role.value, gpus, str(line.count), f"{line.usd_per_hour:.2f}"))
+        offer = planned.offers[line.offer]
+        gpus, usd, day = f"{offer.gpu_count * line.count} x {offer.gpu}", line.total_usd_per_hour, offer.as_of
+        rows.append((line.offer, line.role.value, gpus, str(line.count), f"{usd:.2f}", f"{day:%Y-%m-%d}"))
     allocation = planned.result.plan.allocation
     sums = (
         f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour + 0.0:.2f}, start-up "
         f"{allocation.one_off_usd_per_hour:.2f}, expected losses {allocation.risk_usd_per_hour:.2f} USD/h"
     )
-    table = _table(("offer", "role", "GPUs", "#count", "#USD/h"), rows)
+    table = _table(("offer", "role", "GPUs", "#count", "#USD/h", "#price of"), rows)
     return f'<h2>The plan</h2>\n{table}\n<p class="quiet">{escape(sums)}</p>'
 
 

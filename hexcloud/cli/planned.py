@@ -3,19 +3,20 @@
 import re
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
+from hexcloud.cli.ages import PriceDates, age, price_dates
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
 from hexcloud.cli.refusals import RefusedError
 from hexcloud.domain.errors import InfeasibleError, MarketError, PlanError
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from rich.console import RenderableType
 
-    from hexcloud.domain.market import Market
-    from hexcloud.domain.offer import OfferId
+    from hexcloud.domain.offer import Offer, OfferId
     from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
     from hexcloud.domain.workload import Workload
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _BASELINES_SHOWN = 6
 _REJECTIONS_SHOWN = 8
+_OLD_S = 86400.0
+"""A price of the last day needs no word about its age: lists change less often."""
+_CENT = 0.01
 _CRAWL = 1.0 / 3600.0
 """Samples/s that stand for any throughput at all."""
 
@@ -34,8 +38,8 @@ class Line:
     offer: str
     role: "Role"
     count: int
-    usd_per_hour: float
-    """Of all `count` machines."""
+    total_usd_per_hour: float
+    """Rent of all `count` machines."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,17 @@ class Planned:
         """Rent and egress: what runs through the meter. One-off costs and expected losses are not among it."""
         allocation = self.result.plan.allocation
         return allocation.rent_usd_per_hour + allocation.egress_usd_per_hour
+
+    @property
+    def offers(self) -> "dict[str, Offer]":
+        """The offers that the plan rents, by id."""
+        rented = {line.offer for line in allocation_lines(self.result.plan)}
+        return {offer.id: offer for offer in self.given.market.offers if offer.id in rented}
+
+    @property
+    def price_dates(self) -> PriceDates:
+        """From when the prices are that the plan is made of; what else the market lists says nothing about them."""
+        return price_dates(self.offers.values())
 
     def saving(self, row: "BaselineRow") -> float | None:
         """Return the share of a baseline's price that the plan saves; None where the baseline cannot do the job."""
@@ -117,39 +132,49 @@ def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
     for share in allocation.rollout:  # machines of one offer that run other batches are one line to a buyer
         offer = share.column.offer_id
         known = rollout.get(offer, Line(offer, Role.ROLLOUT, 0, 0.0))
-        count, usd_per_hour = known.count + share.count, known.usd_per_hour + share.usd_per_hour
-        rollout[offer] = Line(offer, Role.ROLLOUT, count, usd_per_hour)
-    return (trainer, *sorted(rollout.values(), key=lambda line: (-line.usd_per_hour, line.offer)))
+        count, total = known.count + share.count, known.total_usd_per_hour + share.usd_per_hour
+        rollout[offer] = Line(offer, Role.ROLLOUT, count, total)
+    return (trainer, *sorted(rollout.values(), key=lambda line: (-line.total_usd_per_hour, line.offer)))
 
 
 def plan_fields(planned: Planned) -> dict[str, object]:
     """Return the answer of `plan --json`."""
     from hexcloud.planner.explain import rejected_counts
 
-    given, plan = planned.given, planned.result.plan
+    given, plan, allocation = planned.given, planned.result.plan, planned.result.plan.allocation
     target = given.policy.target_samples_per_s
+    dates, offers = planned.price_dates, planned.offers
     return {
-        "cost_usd_per_hour": plan.allocation.usd_per_hour,
-        "lower_bound_usd_per_hour": plan.allocation.proof.lower_bound_usd_per_hour,
-        "gap": plan.allocation.proof.gap,
+        "cost_usd_per_hour": allocation.usd_per_hour,
+        "rent_usd_per_hour": allocation.rent_usd_per_hour,
+        "egress_usd_per_hour": allocation.egress_usd_per_hour,
+        "one_off_usd_per_hour": allocation.one_off_usd_per_hour,
+        "risk_usd_per_hour": allocation.risk_usd_per_hour,
+        "lower_bound_usd_per_hour": allocation.proof.lower_bound_usd_per_hour,
+        "gap": allocation.proof.gap,
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
-        "allocation": [
-            {"offer": line.offer, "role": line.role.value, "count": line.count, "usd_per_hour": line.usd_per_hour}
-            for line in allocation_lines(plan)
-        ],
+        "allocation": [_line_fields(line, offers[line.offer]) for line in allocation_lines(plan)],
         "baselines": [{"name": row.name, "usd_per_hour": row.usd_per_hour} for row in planned.baselines],
         "rejected": [
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
         "solve_s": planned.solve_s,
-        "as_of": newest_price(given.market).isoformat(),
+        "oldest_as_of": dates.oldest.isoformat(),
+        "newest_as_of": dates.newest.isoformat(),
     }
 
 
-def newest_price(market: "Market") -> datetime:
-    """Return when the newest price of a market was true."""
-    return max((offer.as_of for offer in market.offers), default=market.as_of)
+def _line_fields(line: Line, offer: "Offer") -> dict[str, object]:
+    return {
+        "offer": line.offer,
+        "role": line.role.value,
+        "count": line.count,
+        "usd_per_hour": offer.usd_per_hour,
+        "total_usd_per_hour": line.total_usd_per_hour,
+        "as_of": offer.as_of.isoformat(),
+        "source": offer.source,
+    }
 
 
 def plan_view(planned: Planned) -> "RenderableType":
@@ -173,17 +198,26 @@ def spell_target(samples_per_s: float, workload: "Workload", like: str | None) -
 def _machines(planned: Planned) -> "RenderableType":
     from rich.table import Table
 
-    market = planned.given.market
-    table = Table(title=f"Plan at prices of {newest_price(market):%Y-%m-%d}", title_justify="left")
+    table = Table(title=f"Plan at prices of {planned.price_dates}", title_justify="left")
     table.add_column("offer", overflow="fold")
     table.add_column("role")
     for name in ("count", "GPUs", "USD/h"):
         table.add_column(name, justify="right")
+    offers = planned.offers
+    ages = {name: _old_price(planned.given.market.as_of - offer.as_of) for name, offer in offers.items()}
+    if any(ages.values()):
+        table.add_column("price age", justify="right")
     for line in allocation_lines(planned.result.plan):
-        offer = market.offer(line.offer)
-        gpus = f"{offer.gpu_count * line.count} x {offer.gpu}" if offer else "?"
-        table.add_row(line.offer, line.role.value, str(line.count), gpus, f"{line.usd_per_hour:.2f}")
+        offer = offers[line.offer]
+        gpus, old = f"{offer.gpu_count * line.count} x {offer.gpu}", (ages[offer.id],) if any(ages.values()) else ()
+        table.add_row(line.offer, line.role.value, str(line.count), gpus, f"{line.total_usd_per_hour:.2f}", *old)
     return table
+
+
+def _old_price(span: "timedelta") -> str:
+    """Return the age of a price that is no longer of today."""
+    seconds = span.total_seconds()
+    return age(seconds) if seconds > _OLD_S else ""
 
 
 def _sums(planned: Planned) -> str:
@@ -192,6 +226,8 @@ def _sums(planned: Planned) -> str:
         f"rent {allocation.rent_usd_per_hour:.2f}, egress {allocation.egress_usd_per_hour + 0.0:.2f}, "
         f"one-off {allocation.one_off_usd_per_hour:.2f}"
     )
+    if allocation.risk_usd_per_hour >= _CENT:
+        parts += f", expected losses {allocation.risk_usd_per_hour:.2f}"
     bound = allocation.proof.lower_bound_usd_per_hour
     proof = "" if bound is None else f"; no plan is under {bound:.2f} (gap {allocation.proof.gap:.2%})"
     target = planned.given.policy.target_samples_per_s

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hexcloud.cli.ages import price_dates
 from hexcloud.cli.options import AsJson, Model, PolicyName, RunFile, Target
 from hexcloud.cli.output import print_json
-from hexcloud.cli.planned import newest_price
 from hexcloud.cli.spec import spec_of
 from hexcloud.domain.errors import HexcloudError
 
@@ -96,7 +96,7 @@ def _catalogs() -> tuple[bool, str]:
 
     market = wiring.believed_market().market(time.time())
     findings = f"{len(market.findings)} rows not believed as they stood"
-    found = f"{len(market.offers)} offers of {newest_price(market):%Y-%m-%d}, {findings}, {len(load_models())} models"
+    found = f"{len(market.offers)} offers of {price_dates(market.offers)}, {findings}, {len(load_models())} models"
     return bool(market.offers), found
 
 

@@ -1,6 +1,7 @@
 """`hexcloud catalog refresh`: read live prices, judge them, keep what is believed."""
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 from hexcloud.cli.ages import age
 from hexcloud.cli.options import AsJson
 from hexcloud.cli.output import console, print_json
+from hexcloud.cli.refusals import refuse
 
 DAY_S = 86400.0
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from hexcloud.adapters.markets.sources import PriceQuestion
     from hexcloud.controller.refresh import PartReport
 
 Cloud = Annotated[
@@ -56,7 +59,6 @@ def refresh(
     as_json: AsJson = False,
 ) -> None:
     """Read prices and quotas and keep what the gate believes. Exit 1 when a region gave no answer; its last stays."""
-    from hexcloud import wiring
     from hexcloud.adapters.markets.sources import PriceQuestion
 
     pause_s, past_s = _span_s("--every", every), _span_s("--history", past)
@@ -67,16 +69,36 @@ def refresh(
         as_of=as_of,
         past_days=None if past_s is None else past_s / DAY_S,
     )
-    while True:
-        reports = list(_told(wiring.refresh_prices(asked), console(as_json)))
-        if as_json:
-            print_json([report.model_dump(mode="json") for report in reports])
-        if pause_s is None:
-            break
-        time.sleep(pause_s)
-        asked = replace(asked, past_days=None)  # once is enough: what comes later is read as it comes
-    if any(report.problem for report in reports):
+    if pause_s is not None:
+        _until_stopped(asked, pause_s, as_json)
+    elif any(report.problem for report in _once(asked, as_json)):
         raise typer.Exit(1)
+
+
+def _once(asked: "PriceQuestion", as_json: bool) -> "list[PartReport]":
+    from hexcloud import wiring
+
+    reports = list(_told(wiring.refresh_prices(asked), console(as_json)))
+    if as_json:
+        print_json([report.model_dump(mode="json") for report in reports])
+    return reports
+
+
+def _until_stopped(asked: "PriceQuestion", pause_s: float, as_json: bool) -> None:
+    """Ask again and again until Ctrl-C. A store that is busy or a catalog that is broken costs one turn, not the rest.
+
+    Wrong input ends it at once.
+    """
+    from hexcloud.domain.errors import MarketError, StoreError
+
+    with suppress(KeyboardInterrupt):
+        while True:
+            try:
+                _once(asked, as_json)
+                asked = replace(asked, past_days=None)  # once is enough: what comes later is read as it comes
+            except (MarketError, StoreError) as error:
+                refuse(error, as_json)
+            time.sleep(pause_s)
 
 
 def _span_s(option: str, text: str | None) -> float | None:
@@ -116,4 +138,5 @@ def line(report: "PartReport", now_s: float) -> str:
         return f"{problem}; no past prices added" if report.past else f"{problem}; {kept}"
     doubts = [f"{count} {outcome.value}" for outcome, count in report.outcomes.items() if count]
     rows, changes = ("past prices", "older than known") if report.past else ("rows", "changes")
-    return f"{where}: {report.rows} {rows} ({', '.join(doubts) or 'none'}), {report.changes} {changes}"
+    note = f"; {report.note}" if report.note else ""
+    return f"{where}: {report.rows} {rows} ({', '.join(doubts) or 'none'}), {report.changes} {changes}{note}"

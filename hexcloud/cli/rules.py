@@ -1,7 +1,8 @@
 """What the rules of the gate mean, for people: a sentence each, and what frees a row from it."""
 
 NOTHING = "Nothing: such a row cannot be true."
-WITNESS = "A source of another lineage that says the same, a bill, or `hexcloud catalog trust`."
+WITNESS = "A believed source of another lineage that says the same, a bill, or `hexcloud catalog trust`."
+COUNT = "A source of another lineage that says the same, a bill, or `hexcloud catalog trust`."
 LAUNCH = "A launch there that succeeds; until then its stock is 0, or 1 with the policy's `try_unproven`."
 
 RULES: dict[str, tuple[str, str]] = {
@@ -18,11 +19,15 @@ RULES: dict[str, tuple[str, str]] = {
     "bad_count": ("The GPU count is no whole number of at least one: no machine, or a slice of a GPU.", NOTHING),
     "bad_size": ("vCPUs, memory, network or quota is no size.", NOTHING),
     "missing_part": ("A part of the machine that bills too has no price, so the sum is too low.", WITNESS),
-    "impossible_count": ("Rented machines have 1, 2, 4, 8 or 16 GPUs; this count is likely a typing error.", WITNESS),
+    "impossible_count": ("Rented machines have 1, 2, 4, 8 or 16 GPUs; this count is likely a typing error.", COUNT),
     "far_too_cheap": ("The price is far under what such a GPU costs anywhere else.", WITNESS),
+    "per_gpu_price": (
+        "A large machine for about what one of its GPUs costs: a price per GPU in the wrong column.",
+        WITNESS,
+    ),
     "step": (
         "The list price moved by more than 30 % since it was last believed.",
-        "A second snapshot with other content that says the same.",
+        "A second snapshot with other content that stays on that side, or `hexcloud catalog trust`.",
     ),
     "floor_price": ("Spot stands at the discount that clouds list where there is nothing to sell.", LAUNCH),
     "spot_equals_on_demand": ("Spot costs as much as on demand: there is hardly any spare machine.", LAUNCH),

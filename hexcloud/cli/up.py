@@ -32,11 +32,14 @@ from hexcloud.cli.planned import Planned, make, plan_view
 from hexcloud.cli.spec import spec_of
 
 if TYPE_CHECKING:
+    from hexcloud.domain.market import Market
     from hexcloud.domain.run import RunRecord, RunSpec
     from hexcloud.ports import Store
 
 DETACH_S = 20.0
 """Wall seconds until a detached controller holds its run; it takes one or two."""
+_UNMET_TOLD = 5
+"""A trace may be of another cloud altogether, with hundreds of events."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +113,29 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     from hexcloud.controller.report import baselines_event
 
     given = wiring.run_input(spec)
+    _tell_unmet(given.market)
     planned = make(given, spec.target)
     run = wiring.new_run(spec, given, planned.result.plan.allocation.samples_per_s)
     require_budget(planned.result.plan, given.market, run, Timing())
     _ask(planned, run, asking)
+    run = wiring.begun_now(run)
     wiring.run_dir(run).create()
     store.save_run(run)
     first_usd_per_hour = planned.result.plan.allocation.usd_per_hour
     at_s, wall_s = run.clock_origin_run_s, run.created_wall_s
     store.add_event(run.id, baselines_event(planned.baselines, first_usd_per_hour, at_s, wall_s))
     return run
+
+
+def _tell_unmet(market: "Market") -> None:
+    """Say which events of the trace do nothing: a misspelt offer would let a run end as if the market stood still."""
+    from hexcloud.adapters.markets.trace import UNMET
+
+    unmet = [finding for finding in market.findings if finding.rule == UNMET]
+    for finding in unmet[:_UNMET_TOLD]:
+        say(f"{finding.source}: {finding.row!r} {finding.reason}")
+    if len(unmet) > _UNMET_TOLD:
+        say(f"and {len(unmet) - _UNMET_TOLD} more like these")
 
 
 def _ask(planned: Planned, run: "RunRecord", asking: Asking) -> None:
@@ -156,9 +172,12 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
         return run
     run = wiring.resumed_run(run, changes.steps)
     _refuse_if_trained(old, run.spec.steps, store)
-    planned = make(wiring.run_input(run.spec), run.spec.target)
-    require_budget(planned.result.plan, planned.given.market, run, Timing(), store.spent_usd(run.id))
+    given = wiring.resumed_input(run)
+    _tell_unmet(given.market)
+    planned = make(given, run.spec.target)
+    require_budget(planned.result.plan, given.market, run, Timing(), store.spent_usd(run.id))
     _ask(planned, run, asking)
+    run = wiring.begun_now(run)
     store.save_run(run)
     say(f"run {run.id} goes on from its last checkpoint")
     return run

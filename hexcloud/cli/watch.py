@@ -15,6 +15,7 @@ _TOLD = frozenset(
     {
         "replan",
         "price_shift",
+        "calibrated",
         "node_lost",
         "pool_blocked",
         "launch_refused",

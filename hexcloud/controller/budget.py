@@ -17,6 +17,7 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import ExecutionPlan
 from hexcloud.domain.run import RunRecord
+from hexcloud.estimate.risk import startup_s
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -55,7 +56,8 @@ class Purse:
         left_usd = self.left_usd
         if left_usd is None:
             return True
-        new_usd = self._hourly(offer_id) * self._alone_s(None) / SECONDS_PER_HOUR
+        new_s = self.timing.spend_lease_s * self.seen.run.clock_scale + self.seen.startup_s(offer_id) + self._exit_s()
+        new_usd = self._hourly(offer_id) * new_s / SECONDS_PER_HOUR
         egress_usd = self._egress_hourly() * self.timing.spend_lease_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
         return new_usd + egress_usd + sum(self._alone_usd(node) for node in nodes) <= left_usd
 
@@ -81,22 +83,18 @@ class Purse:
     def _alone_usd(self, node: Node) -> float:
         return self._hourly(node.offer_id) * self._alone_s(node) / SECONDS_PER_HOUR
 
-    def _alone_s(self, node: Node | None) -> float:
-        """Return the run seconds that a machine bills after our last word; None is one not yet asked for."""
-        if node and node.status is NodeStatus.STOPPING:
+    def _alone_s(self, node: Node) -> float:
+        """Return the run seconds that a machine bills after our last word."""
+        if node.status is NodeStatus.STOPPING:
             return self.timing.teardown_s * self.seen.run.clock_scale
-        lease_s = self.timing.spend_lease_s * self.seen.run.clock_scale
-        return lease_s + (self._fixed_s(node) if node else self._start_s() + self._exit_s())
+        return self.timing.spend_lease_s * self.seen.run.clock_scale + self._fixed_s(node)
 
     def _fixed_s(self, node: Node) -> float:
         """Return the run seconds that no spend lease can cut: the rest of the start-up, and the exit."""
         start_s = 0.0
         if node.ready_at_s is None:
-            start_s = max(0.0, node.requested_at_s + self._start_s() - self.seen.now_s)
+            start_s = max(0.0, node.requested_at_s + self.seen.startup_s(node.offer_id) - self.seen.now_s)
         return start_s + self._exit_s()
-
-    def _start_s(self) -> float:
-        return self.seen.market.calibration.startup_s
 
     def _exit_s(self) -> float:
         return (self.timing.poll_s + self.timing.teardown_s) * self.seen.run.clock_scale
@@ -115,11 +113,15 @@ class Purse:
 def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing) -> float:
     """Return the least spend that makes sense: start-up, one checkpoint interval or spend lease, and teardown."""
     prices = Prices(market, {slot.offer_id: slot.usd_per_hour for slot in plan.placement.slots})
-    usd_per_hour = sum(prices.ceiling(slot.offer_id) for slot in plan.placement.slots)
     # A run that cannot pay for the way to a checkpoint leaves nothing behind.
     work_s = max(CHECKPOINT_EVERY * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
     end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.teardown_s) * run.clock_scale
-    return usd_per_hour * (market.calibration.startup_s + work_s + end_s) / SECONDS_PER_HOUR
+    return sum(
+        prices.ceiling(slot.offer_id)
+        * (startup_s(market.offer(slot.offer_id), market.calibration) + work_s + end_s)
+        / SECONDS_PER_HOUR
+        for slot in plan.placement.slots
+    )
 
 
 def require_budget(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing, spent_usd: float = 0.0) -> None:

@@ -48,8 +48,8 @@ def fleet_stays(store: Store) -> tuple[Stay, ...]:
     stays: list[Stay] = []
     for run in store.runs():
         if run.spec.provider != EMULATED:
-            watched_until_s = max((event.at_s for _, event in store.events(run.id)), default=0.0)
-            stays += stays_of(store.nodes(run.id), watched_until_s)
+            last = store.last_event(run.id)
+            stays += stays_of(store.nodes(run.id), 0.0 if last is None else last.at_s)
     return tuple(stays)
 
 

@@ -73,7 +73,7 @@ def _span(node: Node, seen: Seen, marks: Marks, timing: Timing) -> Span | None:
 
 def _alone_s(node: Node, seen: Seen, timing: Timing) -> float:
     """Return the run seconds that a vanished machine can have outlived its last bill: its spend lease ended it."""
-    start_s = seen.market.calibration.startup_s if node.ready_at_s is None else 0.0
+    start_s = seen.startup_s(node.offer_id) if node.ready_at_s is None else 0.0
     return start_s + (timing.spend_lease_s + timing.teardown_s) * seen.run.clock_scale
 
 

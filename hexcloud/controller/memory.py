@@ -8,6 +8,7 @@ from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import OfferId
+from hexcloud.estimate.correction import NO_TIME, Beat, Stretch
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,38 @@ class Progress:
     """Did the run's history say that it stalls?"""
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """Saturated time of one node, and what its engines were expected to make in it."""
+
+    stretch: Stretch = NO_TIME
+    expected_tokens: float = 0.0
+    """By the market's calibration, its own factors included."""
+
+    def longer(self, stretch: Stretch, expected_tokens: float) -> "Lesson":
+        """Return the lesson with one more stretch."""
+        return Lesson(self.stretch + stretch, self.expected_tokens + expected_tokens)
+
+    @property
+    def expected_tokens_per_s(self) -> float:
+        """What the engines should have made, on average."""
+        return self.expected_tokens / self.stretch.seconds
+
+
+@dataclass
+class Learning:
+    """What the run's own engines teach of their GPUs' speed; part of the controller's memory."""
+
+    beats: dict[NodeId, Beat] = field(default_factory=dict)
+    """The last heartbeat of each node, from the coordinator that answers now."""
+    lessons: dict[NodeId, Lesson] = field(default_factory=dict)
+    """What each node told since it was last learned from."""
+    speeds: dict[str, float] | None = None
+    """GPU -> measured over estimated speed of its engines; None until read from the run's history."""
+    told: dict[str, float] = field(default_factory=dict)
+    """The same, as the run's history tells it."""
+
+
 @dataclass
 class Memory:
     """Caches, counters and since-whens. Times are wall seconds unless a name says otherwise."""
@@ -113,6 +146,7 @@ class Memory:
     credentials: str = ""
     """What the provider said when it refused our account."""
     progress: Progress = field(default_factory=Progress)
+    learning: Learning = field(default_factory=Learning)
     pending: list[str] = field(default_factory=list)
     """Reasons to re-plan that arose while applying."""
     requests: Requests = field(default_factory=Requests)

@@ -25,8 +25,8 @@ def needs_of(plan: ExecutionPlan, market: Market) -> CloudNeeds:
     offers = {offer.id: offer for offer in market.offers if offer.id in counts}
     units: dict[str, float] = defaultdict(float)
     for name, offer in sorted(offers.items()):
-        if offer.quota is not None:
-            units[offer.quota] += counts[name] * offer.quota_units
+        for draw in offer.draws():
+            units[draw.quota] += counts[name] * draw.units
     by_price = sorted(offers.values(), key=lambda offer: (offer.usd_per_hour, offer.id))
     return CloudNeeds(
         machines=tuple(f"{count} x {name}" for name, count in sorted(counts.items())),

@@ -12,6 +12,7 @@ from hexcloud.domain.messages import NodeView, RunView
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.run import RunRecord
+from hexcloud.estimate.risk import startup_s
 from hexcloud.ports import Coordinator
 
 
@@ -50,6 +51,10 @@ class Seen:
         """Return a node as the coordinator knows it."""
         nodes = self.view.nodes if self.view else ()
         return next((node for node in nodes if node.node_id == node_id), None)
+
+    def startup_s(self, offer_id: OfferId) -> float:
+        """Return the run seconds from the provider's yes to a machine's first heartbeat, as far as its pool taught."""
+        return startup_s(self.market.offer(offer_id), self.market.calibration)
 
     def standing(self) -> tuple[Node, ...]:
         """Return the nodes that the provider has not confirmed as gone."""
@@ -132,6 +137,7 @@ def _listen(view: RunView | None, wall_s: float, memory: Memory) -> None:
         memory.coordinator, memory.epoch_since = (view.head, view.epoch), wall_s
         memory.admitted.clear()
         memory.revoked.clear()
+        memory.learning.beats.clear()
     memory.answered_at = wall_s
     for node in view.nodes:
         memory.last_word[node.node_id] = wall_s - node.silent_s

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from hexcloud.controller.apply import Nodes, admit, apply
 from hexcloud.controller.budget import Purse
+from hexcloud.controller.calibrate import calibrate
 from hexcloud.controller.hands import MAX_TRIES, Hands
 from hexcloud.controller.journal import Journal
 from hexcloud.controller.ledger import settle
@@ -72,6 +73,7 @@ class Controller:
             return Turn(state=self._run.state)
         seen = observe(self._run, self._ports, self._memory)
         settle(seen, self._ports.store, self._memory, self._ports.timing)
+        seen = calibrate(seen, self._ports.store, self._memory.learning)
         hands = Hands(self._ports, self._memory, seen, Journal(self._ports.store, seen))
         nodes = self._follow(hands)
         purse = Purse(seen, self._ports.timing, self._ports.store.spent_usd(self._run.id))

@@ -13,6 +13,7 @@ from hexcloud.domain.errors import PlanError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Columns, ExecutionPlan, Placement, PlanResult
+from hexcloud.planner.anew import placement_anew
 from hexcloud.planner.judge import Case, judge
 from hexcloud.planner.partition import partition
 from hexcloud.planner.plan import make_plan
@@ -91,7 +92,7 @@ def _require_agreed_price(plan: ExecutionPlan, hands: Hands) -> None:
 def _judge(result: PlanResult, fleet: FleetState, seen: Seen) -> Judgement:
     case = Case(
         plan=result.plan,
-        current=seen.placement,
+        current=placement_anew(seen.placement, seen.market, seen.run.workload) if seen.placement else None,
         fleet=fleet,
         market=seen.market,
         workload=seen.run.workload,

@@ -60,8 +60,10 @@ def _is_confirmed(nodes: Nodes, hands: Hands) -> bool:
 def _is_beyond_help(hands: Hands) -> bool:
     """Did the provider stay silent until every spend lease must have lapsed?"""
     seen, timing = hands.seen, hands.ports.timing
-    start_s = seen.market.calibration.startup_s / seen.run.clock_scale
-    lapsed_s = timing.checkpoint_s + start_s + timing.spend_lease_s + 2 * timing.teardown_s
+    start_s = max(
+        (seen.startup_s(node.offer_id) for node in seen.standing()), default=seen.market.calibration.startup_s
+    )
+    lapsed_s = timing.checkpoint_s + start_s / seen.run.clock_scale + timing.spend_lease_s + 2 * timing.teardown_s
     waited_s = seen.wall_s - (hands.memory.stopping_at or seen.wall_s)
     return seen.listed is None and waited_s > lapsed_s
 

@@ -83,6 +83,8 @@ class Quota(Frozen):
     left: float = Field(ge=0)
     limit: float | None = Field(default=None, ge=0)
     """The whole limit; None when only what is left is known."""
+    as_of: datetime | None = None
+    """When this much was left; None: nobody knows."""
 
 
 class Market(Frozen):

@@ -60,6 +60,8 @@ class Heartbeat(Frozen):
     """Since the node started."""
     leases: tuple[tuple[LeaseId, int], ...] = ()
     """(lease, attempt) held now; used after a recovery."""
+    is_paused: bool = False
+    """Does the engine generate nothing now, because it starts, takes new weights or is being mended?"""
 
 
 class Orders(Frozen):
@@ -195,6 +197,12 @@ class NodeView(Frozen):
     address: str = ""
     drained: bool = False
     """It was told to drain and holds nothing any more."""
+    heartbeat_at_s: float | None = None
+    """When its last heartbeat came, on the coordinator's wall clock: the moment of what that told (version, running,
+    tokens, pause). Other words come in between. None before the first."""
+    generated_tokens: int = 0
+    """Since the node started: response tokens of finished generations."""
+    is_paused: bool = False
 
 
 class RunPhase(StrEnum):

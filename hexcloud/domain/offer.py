@@ -39,6 +39,15 @@ def place_of(offer_id: OfferId) -> Place:
     return Place(cloud, region, zone)
 
 
+class Draw(NamedTuple):
+    """What one machine takes of one account quota."""
+
+    quota: str
+    """Key of a Quota."""
+    units: float
+    """In the cloud's own unit."""
+
+
 class Offer(Frozen):
     """A whole machine at a price. A price that is not finite and positive cannot be built."""
 
@@ -77,6 +86,8 @@ class Offer(Frozen):
     """Key of the account quota this machine draws on."""
     quota_units: float = 0.0
     """How much of that quota one machine takes, in the cloud's own unit."""
+    quota_global: str | None = None
+    """Key of the account quota over all regions that this machine's GPUs draw on too."""
     as_of: datetime
     """When the price was true."""
     source: str
@@ -90,6 +101,16 @@ class Offer(Frozen):
     def list_price(self) -> float:
         """Price of the whole machine for an hour in its own currency."""
         return self.usd_per_hour / self.usd_per_unit
+
+    @property
+    def is_live(self) -> bool:
+        """Is the price the cloud's own word, which a refresh can renew? Such a source has the name of its cloud."""
+        return self.source == self.cloud
+
+    def draws(self) -> tuple[Draw, ...]:
+        """Return what one machine takes of the account's quotas."""
+        regional = () if self.quota is None else (Draw(self.quota, self.quota_units),)
+        return regional if self.quota_global is None else (*regional, Draw(self.quota_global, float(self.gpu_count)))
 
     @property
     def domain(self) -> str:

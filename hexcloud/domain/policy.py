@@ -62,6 +62,9 @@ class Policy(Frozen):
     """Let a plan hold one machine of an offer whose capacity looks unproven."""
     max_price_age_h: float | None = Field(default=None, gt=0)
     """Older prices may keep running nodes but start no move. None: no limit."""
+    max_live_price_age_h: float | None = Field(default=None, gt=0)
+    """The same for prices that clouds themselves gave: a refresh renews them, the bundled snapshot stays as old as it
+    is. None: no limit."""
     price_hysteresis: float = Field(default=0.10, ge=0)
     """Re-plan on price only when one moved by more than this share from its value at plan time."""
     switch_factor: float = Field(default=2.0, ge=0)

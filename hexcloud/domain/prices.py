@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.market import Quota
 from hexcloud.domain.offer import OfferId
+from hexcloud.domain.row import Belief
 
 
 class PriceChange(Frozen):
@@ -68,16 +70,24 @@ class Held(Frozen):
 
 
 class Voucher(Frozen):
-    """A word for an offer that frees it from quarantine."""
+    """A word for one price of an offer, which frees it from quarantine, or one that takes all earlier words back."""
 
     offer_id: OfferId
-    rule: str = "*"
+    source: str = ""
+    """Who lists the price."""
+    rule: str = ""
+    """Which it waited under."""
+    list_price: float | None = None
+    """Per hour and machine, in `currency`. None: the word is for no price, and frees nothing."""
+    currency: str = ""
     by: str
     """`user`, or `bill` with the price paid."""
     note: str = ""
     usd_per_hour: float | None = None
-    """What the bill said."""
+    """What the bill said: it speaks for the price whoever lists it."""
     at_s: float
+    takes_back: bool = False
+    """Does it free nothing, and cancel every earlier word for the offer?"""
 
 
 class Refresh(Frozen):
@@ -91,8 +101,25 @@ class Refresh(Frozen):
     """When it last answered well; None: never."""
     rows: int
     """Rows believed at that time."""
+    priced: int = 0
+    """Rows with a price that could be paid at that time, believed or not."""
+    complete: bool = False
+    """Was that answer all that the cloud itself offers in the region?"""
     problem: str = ""
     short_prices: int = 0
     """Prices in the last answer when it was taken for half-written; 0: it was not."""
     short_content: str = ""
     """Hash of what that answer said."""
+
+
+class PriceBook(NamedTuple):
+    """Everything that a market is made from, as of one moment."""
+
+    mark: int
+    """See `PriceStore.mark`."""
+    current: tuple[Belief, ...]
+    doubts: tuple[Belief, ...]
+    refreshes: tuple[Refresh, ...]
+    quotas: tuple[Quota, ...]
+    rates: dict[str, float]
+    """The user's: currency -> USD for one unit."""

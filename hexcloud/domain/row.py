@@ -1,5 +1,6 @@
 """Row, Part, Belief: a price as listed, one source's answer for a region, and what the gate made of a row."""
 
+import math
 from datetime import datetime
 from enum import StrEnum
 
@@ -57,8 +58,12 @@ class Row(Frozen):
     """Does the cloud's own list of zones have this machine type here? None: nobody asked."""
     placement_score: int | None = None
     """AWS spot placement score, 1 to 10."""
+    scored_as_of: str = ""
+    """When the score was given, ISO date and time."""
     quota: str | None = None
     quota_units: float = 0.0
+    quota_global: str | None = None
+    """Key of the account quota over all regions that the GPUs draw on too."""
     as_of: str
     """ISO date or date and time at which the price was true; UTC where it names no zone."""
     source: str
@@ -94,6 +99,15 @@ class Part(Frozen):
     """With the problem of being half-written: how many prices it had."""
     content: str = ""
     """Hash of what the source said (not of when): a second snapshot confirms a step only if this differs."""
+    note: str = ""
+    """One line for people on what could not be read beside what was; empty: nothing."""
+    complete: bool = False
+    """Is it all that the cloud itself offers in the region? Then what it does not list is not for sale there."""
+
+    @property
+    def priced(self) -> int:
+        """How many of its rows name a price that can be paid."""
+        return sum(1 for row in self.rows if 0 < row.price < math.inf)
 
 
 class Belief(Frozen):

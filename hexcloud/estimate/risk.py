@@ -14,9 +14,9 @@ def interruptions_per_hour(offer: Offer, calibration: Calibration) -> float:
     return calibration.spot_interruptions_per_hour if learned is None else learned
 
 
-def startup_s(offer: Offer, calibration: Calibration) -> float:
-    """Return seconds from the provider's yes to the first heartbeat of one machine."""
-    return calibration.startup_s if offer.startup_s is None else offer.startup_s
+def startup_s(offer: Offer | None, calibration: Calibration) -> float:
+    """Return seconds from the provider's yes to the first heartbeat of one machine; None: no longer listed."""
+    return calibration.startup_s if offer is None or offer.startup_s is None else offer.startup_s
 
 
 def availability(offer: Offer, calibration: Calibration) -> float:

@@ -74,10 +74,10 @@ def _full_quotas(problem: Problem, machines: Counter[OfferId]) -> list[str]:
     drawn: dict[str, float] = defaultdict(float)
     smallest: dict[str, float] = {}
     for name, count in machines.items():
-        offer = problem.offers[name]
-        if offer.quota in problem.quotas and offer.quota is not None:
-            drawn[offer.quota] += count * offer.quota_units
-            smallest[offer.quota] = min(offer.quota_units, smallest.get(offer.quota, offer.quota_units))
+        for key, units in problem.offers[name].draws():
+            if key in problem.quotas:
+                drawn[key] += count * units
+                smallest[key] = min(units, smallest.get(key, units))
     return [f"quota[{key}]" for key, units in sorted(drawn.items()) if units + smallest[key] > problem.quotas[key]]
 
 

@@ -109,7 +109,7 @@ class _Ladder:
         known = self._known.get((tp, batch))
         if known is None:
             replica = replace(_single(self.offer, self.market, self.workload), tp=tp, batch=batch)
-            known = self._known[tp, batch] = _rollout_column(self.offer, replica, self.workload)
+            known = self._known[tp, batch] = rollout_column(self.offer, replica, self.workload)
         return known
 
 
@@ -215,7 +215,8 @@ def _halvings(batch: int) -> Iterator[int]:
         batch //= 2
 
 
-def _rollout_column(offer: Offer, replica: Replica, workload: Workload) -> RolloutColumn:
+def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> RolloutColumn:
+    """Return the column of an offer's machine that runs as many of these replicas as it can."""
     replicas = offer.gpu_count // replica.tp
     return RolloutColumn(
         offer_id=offer.id,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hexcloud.domain.plan import TrainerColumn
-from hexcloud.planner.table import Flags, Floats, Ints
+from hexcloud.planner.table import NO_QUOTA, Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
 
@@ -110,11 +110,10 @@ def _is_better(contest: Contest, one: Ints, other: Ints) -> Flags:
         & (table.price[one] <= table.price[other])
         & (useful.made[one] >= useful.made[other])
         & (useful.cores[one] >= useful.cores[other])
-        & (
-            (table.quota[one] == 0)
-            | ((table.quota[one] == table.quota[other]) & (table.quota_units[one] <= table.quota_units[other]))
-        )
     )
+    for draw in table.draws:
+        same = (draw.quota[one] == draw.quota[other]) & (draw.units[one] <= draw.units[other])
+        better &= (draw.quota[one] == NO_QUOTA) | same
     if contest.counts_slots:
         better &= table.slots[one] <= table.slots[other]
     if contest.any_site:

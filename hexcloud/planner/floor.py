@@ -98,12 +98,11 @@ def _priced(useful: Useful, solution: Solution) -> tuple[float, Floats]:
     if spot > 0:
         most = problem.policy.max_spot_share
         earned = earned + spot * np.where(table.is_spot, (most - 1.0) * useful.slowest, most * useful.rates)
-    keys, quotas = table.quotas
-    for number, key in enumerate(keys):
+    for number, key in enumerate(table.quotas):
         quota = _price(solution, f"quota[{key}]")
         if quota > 0:
             bound -= quota * problem.quotas[key]
-            earned = earned - np.where(quotas == number, quota * table.quota_units, 0.0)
+            earned = earned - sum(np.where(draw.quota == number, quota * draw.units, 0.0) for draw in table.draws)
     return bound, earned
 
 

@@ -10,6 +10,7 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.plan import Columns, ExecutionPlan, Placement, Role, Slot, SlotName
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.risk import startup_s
 from hexcloud.planner.diff import diff
 from hexcloud.planner.moves import Move, independent_moves, leaves_region, whole_move
 from hexcloud.planner.problem import Problem
@@ -185,8 +186,8 @@ class _Bench:
         New machines are paid while they start and the old ones still work (make before break), leaving machines while
         they finish what they hold, and the whole fleet while a new gang resumes from its checkpoint.
         """
-        calibration = self.case.market.calibration
-        seconds = sum(self.worth.price(slot) * calibration.startup_s for slot in move.joins)
+        calibration, offers = self.case.market.calibration, self.problem.offers
+        seconds = sum(self.worth.price(slot) * startup_s(offers.get(slot.offer_id), calibration) for slot in move.joins)
         seconds += sum(
             self.worth.price(slot) * slot.rollout.generation_s for slot in move.leaves if slot.rollout is not None
         )

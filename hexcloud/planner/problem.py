@@ -93,18 +93,14 @@ class Problem:
             start_usd_per_hour=self.new_machine_usd_per_hour(offer),
             availability=availability(offer, self.market.calibration),
             cores=_reward_vcpus(offer),
+            draws=tuple(draw for draw in offer.draws() if draw.quota in self.quotas),
             is_required=offer.id in self.require,
         )
 
     @cached_property
     def quotas(self) -> dict[str, float]:
-        """Units a plan may draw on, by quota: what is left, or what runs."""
-        running: dict[str, float] = {}
-        for offer in self.market.offers if self.market.quotas else ():
-            if offer.quota is not None:
-                drawn = self.limits.running(offer.id) * offer.quota_units
-                running[offer.quota] = running.get(offer.quota, 0.0) + drawn
-        return {quota.key: max(quota.left, running.get(quota.key, 0.0)) for quota in self.market.quotas}
+        """Units a plan may draw on, by quota."""
+        return {quota.key: self.limits.most_units(quota) for quota in self.market.quotas}
 
     @cached_property
     def rollout(self) -> tuple[RolloutColumn, ...]:

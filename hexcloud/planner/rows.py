@@ -120,9 +120,10 @@ def _add_counts(rules: RuleModel) -> None:
             rules.limit(f"stock[{name}]", machines, upper=problem.stock[name])
     for key, left in sorted(problem.quotas.items()):
         drawn = [
-            (variable, count * problem.offers[name].quota_units)
+            (variable, count * draw.units)
             for name, machines in held.items()
-            if problem.offers[name].quota == key
+            for draw in problem.offers[name].draws()
+            if draw.quota == key
             for variable, count in machines
         ]
         if drawn:

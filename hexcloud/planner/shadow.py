@@ -155,7 +155,7 @@ def _rewards(problem: Problem, samples_per_s: float, _: str) -> _Looser:
 
 
 def _quota(problem: Problem, samples_per_s: float, key: str) -> _Looser:
-    drawn = [offer.quota_units for offer in problem.offers.values() if offer.quota == key]
+    drawn = [draw.units for offer in problem.offers.values() for draw in offer.draws() if draw.quota == key]
     units = min(drawn, default=1.0)
     quotas = tuple(
         quota.model_copy(update={"left": quota.left + units}) if quota.key == key else quota

@@ -1,15 +1,20 @@
 """How many machines of an offer a plan may hold, and how many it holds now."""
 
+import math
 from collections import Counter
 
 from hexcloud.domain.fleet import FleetState
-from hexcloud.domain.market import Market
+from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Policy
 
 _UNPROVEN_STOCK = 1
 """One machine is enough to learn whether an offer's capacity exists."""
+
+
+_Taken = dict[str, list[tuple[float, float]]]
+"""Quota -> (since when, run clock, how many units) of each machine of ours."""
 
 
 class Stock:
@@ -19,7 +24,8 @@ class Stock:
         self._policy = policy
         self._sold_out = frozenset(fleet.sold_out)
         self._as_of = market.as_of
-        self._quota_left = {quota.key: quota.left for quota in market.quotas}
+        self._quotas = {quota.key: quota for quota in market.quotas}
+        self._ours = _ours(market, fleet) if market.quotas else {}
         self._running = Counter((node.role, node.offer_id) for node in fleet.live())
 
     def running(self, offer: OfferId, role: Role | None = None) -> int:
@@ -33,16 +39,33 @@ class Stock:
         """Return rule and reason why no new machine of the offer may be rented, or None when some may."""
         if offer.id in self._sold_out:
             return "sold_out", "refused us lately"
-        if self._is_old(offer):
-            return "price_age", f"price of {offer.as_of:%Y-%m-%d} is over {self._policy.max_price_age_h:g} h old"
+        limit_h = self._age_limit_h(offer)
+        if (self._as_of - offer.as_of).total_seconds() > limit_h * 3600.0:
+            mend = f"; read it again: hexcloud catalog refresh --cloud {offer.cloud}" if offer.is_live else ""
+            return "price_age", f"price of {offer.as_of:%Y-%m-%d} is over {limit_h:g} h old{mend}"
         if not offer.proven and not self._policy.try_unproven:
             return "unproven", "its price suggests capacity that does not exist (try_unproven: true rents one)"
         if self._available(offer) == 0:
             return "stock", "no machine is listed as available"
-        if offer.quota in self._quota_left and self._quota_left[offer.quota] < offer.quota_units:
-            left = self._quota_left[offer.quota]
-            return "quota", f"takes {offer.quota_units:g} units of {offer.quota}, {left:g} are left"
+        for draw in offer.draws():
+            quota = self._quotas.get(draw.quota)
+            left = draw.units if quota is None else max(0.0, quota.left - self._units_since(quota))
+            if left < draw.units:
+                return "quota", f"takes {draw.units:g} units of {draw.quota}, {left:g} are left"
         return None
+
+    def most_units(self, quota: Quota) -> float:
+        """Return how many units of a quota a plan may draw on: what was left, and what our own machines had of it then.
+
+        What runs may stay, also where more of ours started since than were left.
+        """
+        ours = sum(units for _, units in self._ours.get(quota.key, ()))
+        return max(ours, quota.left + ours - self._units_since(quota))
+
+    def _units_since(self, quota: Quota) -> float:
+        """Return what our machines take that are not known to have run when the cloud said how much was left."""
+        read_s = -math.inf if quota.as_of is None else quota.as_of.timestamp()
+        return sum(units for ready_s, units in self._ours.get(quota.key, ()) if ready_s > read_s)
 
     def most(self, offer: Offer) -> int:
         """Return how many machines a plan may hold: what is listed and the policy allows, or what runs.
@@ -60,6 +83,17 @@ class Stock:
             limits.append(_UNPROVEN_STOCK if self.running(offer.id) == 0 else self._policy.max_nodes_per_pool)
         return min(limits)
 
-    def _is_old(self, offer: Offer) -> bool:
-        limit_h = self._policy.max_price_age_h
-        return limit_h is not None and (self._as_of - offer.as_of).total_seconds() > limit_h * 3600.0
+    def _age_limit_h(self, offer: Offer) -> float:
+        limits_h = (self._policy.max_price_age_h, self._policy.max_live_price_age_h if offer.is_live else None)
+        return min((limit_h for limit_h in limits_h if limit_h is not None), default=math.inf)
+
+
+def _ours(market: Market, fleet: FleetState) -> _Taken:
+    """Return what our live machines take of each quota; one that is not ready yet may not be counted by the cloud."""
+    draws = {offer.id: offer.draws() for offer in market.offers}
+    taken: _Taken = {}
+    for node in fleet.live():
+        since_s = math.inf if node.ready_at_s is None else node.ready_at_s
+        for draw in draws.get(node.offer_id, ()):
+            taken.setdefault(draw.quota, []).append((since_s, draw.units))
+    return taken

@@ -6,11 +6,12 @@ Row i of every array is `problem.rollout[i]`; facts of offers are repeated for e
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hexcloud.domain.offer import Offer, OfferId, Tenure
+from hexcloud.domain.offer import Draw, Offer, OfferId, Tenure
 from hexcloud.domain.plan import RolloutColumn
 
 Floats = NDArray[np.float64]
@@ -36,6 +37,17 @@ class OfferFacts:
     cores: float
     """vCPUs of one machine that are left for rewards."""
     is_required: bool
+    draws: tuple[Draw, ...] = ()
+    """What one machine takes of the quotas that bind."""
+
+
+class Draws(NamedTuple):
+    """A quota of each column."""
+
+    quota: Ints
+    """Its number, NO_QUOTA for none."""
+    units: Floats
+    """How much of it one machine takes."""
 
 
 class Table:
@@ -55,7 +67,6 @@ class Table:
         self.availability = self._of_offers(row.availability for row in rows)
         self.cores = self._of_offers(row.cores for row in rows)
         self.stock = self._of_offers(row.stock for row in rows)
-        self.quota_units = self._of_offers(row.offer.quota_units for row in rows)
         self.is_running: Flags = self._of_offers(row.running for row in rows) > 0
         self.is_required: Flags = self._of_offers(row.is_required for row in rows) > 0
         self.is_spot: Flags = self._of_offers(row.offer.tenure is Tenure.SPOT for row in rows) > 0
@@ -102,17 +113,20 @@ class Table:
         return self._labels((row.offer.domain, row.offer.tenure) for row in self._rows)
 
     @cached_property
-    def quota(self) -> Ints:
-        """Number of the quota a machine draws on, NO_QUOTA for none."""
-        return self.quotas[1]
+    def quotas(self) -> list[str]:
+        """Keys of the quotas that bind, by number; `` is NO_QUOTA."""
+        return ["", *sorted({draw.quota for row in self._rows for draw in row.draws})]
 
     @cached_property
-    def quotas(self) -> tuple[list[str], Ints]:
-        """Keys of the quotas by number, `` for none, and each column's number."""
-        per_offer = [row.offer.quota or "" for row in self._rows]
-        keys = ["", *sorted(set(per_offer) - {""})]
-        number = {key: index for index, key in enumerate(keys)}
-        return keys, self._numbers(number[key] for key in per_offer)
+    def draws(self) -> tuple["Draws", ...]:
+        """What machines draw on: first of all, second of all, and so on."""
+        number = {key: index for index, key in enumerate(self.quotas)}
+        most = max((len(row.draws) for row in self._rows), default=0)
+        padded = [(*row.draws, *[Draw("", 0.0)] * (most - len(row.draws))) for row in self._rows]
+        return tuple(
+            Draws(self._numbers(number[draw.quota] for draw in draws), self._of_offers(draw.units for draw in draws))
+            for draws in zip(*padded, strict=True)
+        )
 
     def _of_columns(self, values: Iterable[float]) -> Floats:
         return np.fromiter(values, np.float64, len(self.offer))

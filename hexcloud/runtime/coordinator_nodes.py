@@ -27,6 +27,7 @@ class KnownNode:
     heard_at_s: float
     version: int = -1
     running: int = 0
+    is_paused: bool = False
     is_draining: bool = False
     is_silent: bool = False
     """It counts as lost until it speaks again."""
@@ -44,7 +45,7 @@ class KnownNode:
 
     def note(self, message: Heartbeat, now_s: float) -> None:
         """Keep what a heartbeat says."""
-        self.version, self.running = message.version, message.running
+        self.version, self.running, self.is_paused = message.version, message.running, message.is_paused
         self.generated.append((now_s, message.generated_tokens))
         while now_s - self.generated[0][0] > RATE_WINDOW_S:
             self.generated.popleft()
@@ -76,7 +77,7 @@ class NodeTable:
         known = self._nodes.get(node.id)
         if known is not None:
             node.version, node.running, node.generated = known.version, known.running, known.generated
-            node.probed_at_s = known.probed_at_s
+            node.is_paused, node.probed_at_s = known.is_paused, known.probed_at_s
         node.is_draining = node.id in self._draining
         self._nodes[node.id] = node
         return node
@@ -121,6 +122,7 @@ class NodeTable:
 
     def view(self, node: KnownNode, held: int, now_s: float) -> NodeView:
         """Return a node, which holds so many leases, as the controller sees it."""
+        told_at_s, tokens = node.generated[-1] if node.generated else (None, 0)
         return NodeView(
             node_id=node.id,
             role=node.role,
@@ -131,4 +133,7 @@ class NodeTable:
             tokens_per_s=node.tokens_per_s,
             address=node.address,
             drained=node.is_draining and held == 0,
+            heartbeat_at_s=told_at_s,
+            generated_tokens=tokens,
+            is_paused=node.is_paused,
         )

@@ -49,6 +49,11 @@ class EngineKeeper:
         self.is_serving = False
         self.loaded: WeightsManifest | None = None
 
+    @property
+    def is_paused(self) -> bool:
+        """Does it generate nothing, or not at its pace: not started yet, failed, or just taking weights?"""
+        return not self.is_serving or self._lock.locked()
+
     async def load(self, manifest: WeightsManifest, directory: Path) -> None:
         """Make the engine serve these weights; start it when it is the first time. Raises EngineDeadError."""
         async with self._lock:

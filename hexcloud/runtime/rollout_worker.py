@@ -65,6 +65,7 @@ class LeaseWorker:
             running=self._bench.running,
             generated_tokens=self._bench.generated_tokens,
             leases=(*(key(lease) for lease in self._bench.leases()), *self._outbox.keys()),
+            is_paused=self._keeper.is_paused,
         )
 
     async def work(self) -> None:

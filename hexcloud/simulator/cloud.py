@@ -3,7 +3,7 @@
 Time passes when a port is called: everything due since the last call happens then, in order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -15,6 +15,9 @@ from hexcloud.simulator.faults import Faults
 from hexcloud.simulator.machine import Machine
 from hexcloud.simulator.prices import SimMarket
 from hexcloud.simulator.training import Training
+
+FIXED_STEP_SHARE = 0.5
+"""Share of a full engine's decode step that takes as long with one sample: reading the weights."""
 
 
 class LossKind(StrEnum):
@@ -58,6 +61,8 @@ class SimCloud:
     losses: tuple[Loss, ...] = ()
     faults: Faults = field(default_factory=Faults)
     habits: Habits = Habits()
+    engines: Mapping[str, float] = field(default_factory=dict)
+    """GPU -> samples per run second that a full rollout machine really makes; where absent, what the plan says."""
     machines: dict[NodeId, Machine] = field(default_factory=dict)
     training: Training = field(default_factory=Training)
 
@@ -85,6 +90,11 @@ class SimCloud:
         if len(heads) > 1:
             raise AssertionError(f"two coordinators at once: {[head.id for head in heads]}")
         return heads[0] if heads and heads[0].silent_since_s is None else None
+
+    def filled_share(self) -> float:
+        """Return the share of their slots that rollout machines fill: as many as make what the trainer takes."""
+        needed = self._needed_share()
+        return needed * FIXED_STEP_SHARE / (1.0 - needed * (1.0 - FIXED_STEP_SHARE))
 
     def billed_usd(self, run_id: RunId) -> float:
         """Return what the run's machines have truly cost until now: rent only."""
@@ -189,9 +199,23 @@ class SimCloud:
         head = self.head()
         if head is None or self.training.is_done:
             return
-        rollout = sum(machine.samples_per_wall_s for machine in self.running() if machine.is_rollout())
-        wall_s = (until_s - self._at_s) / self.clock.scale
-        self.training.train(min(rollout, head.samples_per_wall_s) * wall_s, self.clock.to_wall(until_s))
+        wall_s, share = (until_s - self._at_s) / self.clock.scale, self._needed_share()
+        for machine in self.running():
+            if machine.is_rollout():
+                machine.made_samples += machine.samples_per_wall_s * share * wall_s
+        trained = min(self._rollout_per_wall_s(), head.samples_per_wall_s)
+        self.training.train(trained * wall_s, self.clock.to_wall(until_s))
+
+    def _needed_share(self) -> float:
+        """Return the share of what the rollout machines can make that is admitted: no more than the trainer takes."""
+        head, rollout = self.head(), self._rollout_per_wall_s()
+        if head is None or self.training.is_over or rollout <= 0:
+            return 0.0
+        return min(1.0, head.samples_per_wall_s / rollout)
+
+    def _rollout_per_wall_s(self) -> float:
+        """Return the samples per wall second that the rollout machines make when all are full."""
+        return sum(machine.samples_per_wall_s for machine in self.running() if machine.is_rollout())
 
     def _run_s(self, wall_s: float) -> float:
         return self.clock.to_run(wall_s)

@@ -1,8 +1,9 @@
 """SimCoordinator: the controller's line to the simulated run. It answers while the trainer's head lives."""
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import NodeView, RunPhase, RunView
+from hexcloud.domain.run import RunRecord
 from hexcloud.simulator.cloud import SimCloud
 from hexcloud.simulator.machine import Machine
 
@@ -10,9 +11,9 @@ from hexcloud.simulator.machine import Machine
 class SimCoordinator:
     """Implements ports.Coordinator. Faults named `coordinator` strike any call; they should be EngineErrors."""
 
-    def __init__(self, cloud: SimCloud, run_id: RunId) -> None:
+    def __init__(self, cloud: SimCloud, run: RunRecord) -> None:
         self._cloud = cloud
-        self._run_id = run_id
+        self._run = run
 
     def view(self) -> RunView:
         """Return the run as the coordinator knows it."""
@@ -23,7 +24,7 @@ class SimCoordinator:
         made = sum(machine.samples_per_wall_s for machine in registered if machine.is_rollout())
         trained = max((machine.samples_per_wall_s for machine in registered if machine.is_head), default=0.0)
         return RunView(
-            run_id=self._run_id,
+            run_id=self._run.id,
             head=training.head,
             phase=training.phase,
             epoch=training.epoch,
@@ -74,15 +75,18 @@ class SimCoordinator:
     def _node_view(self, machine: Machine) -> NodeView:
         since_s = machine.silent_since_s
         silent_run_s = 0.0 if since_s is None else self._cloud.clock.now_s() - since_s
+        silent_s = silent_run_s / self._cloud.clock.scale
         return NodeView(
             node_id=machine.id,
             role=machine.spec.role,
-            silent_s=silent_run_s / self._cloud.clock.scale,
+            silent_s=silent_s,
             version=self._cloud.training.version,
-            running=0 if machine.is_draining else machine.spec.slots,
+            running=0 if machine.is_draining else int(machine.spec.slots * self._cloud.filled_share()),
             slots=machine.spec.slots,
             tokens_per_s=machine.samples_per_wall_s * machine.spec.tokens_per_sample,
             drained=machine.is_draining,
+            heartbeat_at_s=self._cloud.clock.wall_s() - silent_s,
+            generated_tokens=int(machine.made_samples * self._run.workload.response_tokens),
         )
 
     def _answer(self) -> None:

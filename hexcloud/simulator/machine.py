@@ -22,6 +22,10 @@ class Machine:
     """When its process starts."""
     run_until_wall_s: float
     """The spend lease: past it the machine ends itself."""
+    engine_samples_per_wall_s: float | None = None
+    """What its engines really make when they are full; None: what the plan says."""
+    made_samples: float = 0.0
+    """Since its process started."""
     is_registered: bool = False
     is_draining: bool = False
     silent_since_s: float | None = None
@@ -42,9 +46,12 @@ class Machine:
 
     @property
     def samples_per_wall_s(self) -> float:
-        """What it makes (rollout) or trains (head) while it works."""
+        """What it makes when it is full (rollout) or trains (head) while it works."""
         works = self.exists and self.is_registered and self.silent_since_s is None
-        return self.spec.emulation.samples_per_s if works and self.spec.emulation else 0.0
+        if not works or self.spec.emulation is None:
+            return 0.0
+        real = self.engine_samples_per_wall_s if self.is_rollout() else None
+        return self.spec.emulation.samples_per_s if real is None else real
 
     def is_rollout(self) -> bool:
         """Does it make samples?"""

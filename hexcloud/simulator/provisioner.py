@@ -53,6 +53,7 @@ class SimProvisioner:
     def _machine(self, offer: Offer, command: Command, now_s: float) -> Machine:
         spec = NodeSpec.model_validate_json(command.files["node.json"])
         boots_s = now_s + self._cloud.habits.boot_s
+        real = self._cloud.engines.get(offer.gpu)
         return Machine(
             offer=offer,
             spec=spec,
@@ -61,4 +62,5 @@ class SimProvisioner:
             launched_s=now_s,
             boots_s=boots_s,
             run_until_wall_s=self._cloud.clock.to_wall(boots_s) + spec.spend_lease_s,
+            engine_samples_per_wall_s=None if real is None else real * self._cloud.clock.scale,
         )

@@ -1,6 +1,6 @@
 """Simulation: clock, market, cloud, store and run, put together; what a controller needs besides its own things."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hexcloud.domain.errors import EngineError
@@ -28,6 +28,8 @@ class Script:
     faults: tuple[Fault, ...] = ()
     """By operation: `launch`, `terminate`, `list`, `coordinator`, `market`, `store`, or "" for any call of these."""
     habits: Habits = field(default_factory=Habits)
+    engines: Mapping[str, float] = field(default_factory=dict)
+    """GPU -> samples per run second that a full rollout machine really makes; where absent, what the plan says."""
 
 
 @dataclass
@@ -52,6 +54,7 @@ class Simulation:
             losses=tuple(replace(loss, at_s=self.start_s + loss.at_s) for loss in self.script.losses),
             faults=self.faults,
             habits=self.script.habits,
+            engines=self.script.engines,
         )
         self.provisioner = SimProvisioner(self.cloud)
         self.store = SimStore(Faults())
@@ -64,7 +67,7 @@ class Simulation:
         self.cloud.advance()
         if self.cloud.head() is None:
             raise EngineError("no coordinator has written its address yet")
-        return SimCoordinator(self.cloud, self.run.id)
+        return SimCoordinator(self.cloud, self.run)
 
     def billed_usd(self) -> float:
         """Return what the machines have truly cost until now."""

@@ -77,6 +77,11 @@ class SimStore:
             numbered = enumerate(self.history, start=1)
             return tuple((number, event) for number, (run, event) in numbered if run == run_id and number > after)
 
+    def last_event(self, run_id: RunId) -> Event | None:
+        """Return the event added last, or None."""
+        with self._call():
+            return next((event for run, event in reversed(self.history) if run == run_id), None)
+
     def add_ledger(self, run_id: RunId, entries: tuple[LedgerEntry, ...]) -> None:
         """Append spans of spend, all or none."""
         with self._call():

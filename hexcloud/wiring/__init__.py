@@ -13,6 +13,7 @@ from hexcloud.wiring.plan import (
     workload_of,
 )
 from hexcloud.wiring.run import (
+    begun_now,
     clock,
     controller,
     coordinator,
@@ -20,6 +21,7 @@ from hexcloud.wiring.run import (
     new_run,
     provisioner,
     report_of,
+    resumed_input,
     resumed_run,
     run_dir,
     secrets_of,
@@ -29,6 +31,7 @@ from hexcloud.wiring.run import (
 
 __all__ = [
     "PlanInput",
+    "begun_now",
     "believed_market",
     "clock",
     "cloud_checks",
@@ -49,6 +52,7 @@ __all__ = [
     "rates",
     "refresh_prices",
     "report_of",
+    "resumed_input",
     "resumed_run",
     "run_dir",
     "run_input",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from hexcloud.adapters.markets.snapshot import SnapshotMarket
     from hexcloud.adapters.markets.sources import PriceQuestion
+    from hexcloud.adapters.markets.stored import StoredMarket
     from hexcloud.controller.experience import Experience
     from hexcloud.controller.needs import CloudNeeds
     from hexcloud.controller.refresh import Facts, PartReport
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 def believed_market(clouds: tuple[str, ...] = ()) -> "MarketSource":
     """Return the bundled snapshot with what refreshes brought over it. Raises ConfigError for an unknown cloud."""
+    return _stored(clouds) if store_file().exists() else _snapshot(clouds)
+
+
+def _stored(clouds: tuple[str, ...] = ()) -> "StoredMarket":
     from hexcloud.adapters.markets.stored import StoredMarket
 
-    if not store_file().exists():
-        return _snapshot(clouds)
     return StoredMarket(_snapshot(), open_prices(), clouds, learn=_experience())
 
 
@@ -55,14 +58,15 @@ def refresh_prices(question: "PriceQuestion") -> "Iterator[PartReport]":
 
     For a question with past days, a source that answered and remembers them is asked for these too: a report more.
     """
-    from hexcloud.adapters.markets.sources import price_sources
-    from hexcloud.controller.refresh import recall, refresh
+    from hexcloud.adapters.markets.sources import now, price_sources
+    from hexcloud.controller.recall import recall
+    from hexcloud.controller.refresh import refresh
     from hexcloud.ports import PastSource
 
     sources, facts, prices = price_sources(question), price_facts(), open_prices()
     for source in sources:
         answered = False
-        for report in refresh(source, prices, facts):
+        for report in refresh(source, prices, facts, now, every_region=not question.regions):
             answered = answered or not report.problem
             yield report
         if answered and question.past_days is not None and isinstance(source, PastSource):
@@ -93,15 +97,7 @@ def rates() -> dict[str, float]:
 
 def evidence(offer_id: "OfferId") -> "tuple[tuple[Offer, str], ...]":
     """Return what every source says of an offer, the believed one first, and why each other one lost."""
-    from hexcloud.appraise.gate import offers_of
-    from hexcloud.appraise.merge import evidence as losers
-    from hexcloud.appraise.merge import merge
-
-    said = [*_snapshot().market(time.time()).offers, *offers_of(open_prices().current())]
-    winner = next((offer for offer in merge(said) if offer.id == offer_id), None)
-    if winner is None:
-        return ()
-    return ((winner, "wins"), *((lost.offer, lost.reason) for lost in losers(said).get(offer_id, ())))
+    return _stored().evidence(offer_id, time.time())
 
 
 def cloud_checks(cloud: str, needs: "CloudNeeds") -> "list[tuple[str, bool, str]]":

@@ -16,9 +16,11 @@ from hexcloud.domain.workload import Workload
 from hexcloud.wiring.market import believed_market, measured_factors
 
 if TYPE_CHECKING:
+    from hexcloud.adapters.markets.trace import MarketTrace
     from hexcloud.controller.needs import CloudNeeds
     from hexcloud.domain.offer import OfferId
     from hexcloud.domain.plan import PlanResult
+    from hexcloud.ports import MarketSource
 
 DEFAULT_TARGET = "20k"
 """What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
@@ -110,26 +112,37 @@ def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
 
 
 def run_input(spec: RunSpec) -> PlanInput:
-    """Return what `hexcloud up` plans first: the same, within what the run's provider can start.
+    """Return what `hexcloud up` plans first: the market that the run will see, with its trace played at the beginning.
 
     Raises ConfigError also for what a run needs only later: once stored, a run that cannot go on blocks its name.
     """
     from hexcloud.adapters.markets.open_trace import open_trace
+
+    workload = workload_of(spec)
+    policy = policy_of(spec, workload).model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES})
+    require_runnable(spec, policy)
+    begun_s = time.time()
+    trace = None if spec.trace is None else open_trace(spec.trace)
+    market = played(believed_market(policy.clouds), trace, begun_s).market(begun_s)
+    return PlanInput(market=market, workload=workload, policy=policy)
+
+
+def played(source: "MarketSource", trace: "MarketTrace | None", begun_s: float) -> "MarketSource":
+    """Return a market with a trace played over it. `begun_s`: the run clock at the run's beginning, since the epoch."""
+    from hexcloud.adapters.markets.trace import TraceMarket
+
+    return source if trace is None else TraceMarket(source, trace, begun_s)
+
+
+def require_runnable(spec: RunSpec, policy: Policy) -> None:
+    """Raise ConfigError for what this version cannot rent from, a schedule that is none, or no place for the result."""
     from hexcloud.adapters.timer import read_schedule
 
-    given = snapshot_input(spec)
     if spec.provider != "local":
         raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
-    if spec.trace is not None:
-        open_trace(spec.trace)
-    read_schedule(given.policy.replan, time.time())
+    read_schedule(policy.replan, time.time())
     if spec.output is not None:
         _require_writable(Path(spec.output))
-    return PlanInput(
-        market=given.market,
-        workload=given.workload,
-        policy=given.policy.model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES}),
-    )
 
 
 def _require_writable(folder: Path) -> None:

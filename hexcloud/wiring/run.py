@@ -13,7 +13,7 @@ from hexcloud.domain.metrics import METRICS_FILE
 from hexcloud.domain.run import RunRecord, RunSpec, RunState
 from hexcloud.wiring.market import believed_market
 from hexcloud.wiring.places import home, open_store
-from hexcloud.wiring.plan import PlanInput
+from hexcloud.wiring.plan import PlanInput, played, require_runnable
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -52,6 +52,11 @@ def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
     )
 
 
+def begun_now(run: RunRecord) -> RunRecord:
+    """Return a run whose clock goes from now on: while its user thinks the plan over, prices stand still."""
+    return run.model_copy(update={"clock_origin_wall_s": time.time()})
+
+
 def _absolute(spec: RunSpec) -> RunSpec:
     """Return a run's spec as it reads from any folder: another process may go on with the run from elsewhere."""
     from hexcloud.adapters.files import POLICY_SUFFIXES, is_path
@@ -88,6 +93,15 @@ def resumed_run(old: RunRecord, steps: int | None) -> RunRecord:
     )
 
 
+def resumed_input(run: RunRecord) -> PlanInput:
+    """Return what a run that goes on plans: its own market, at the moment at which its clock stood still.
+
+    Raises ConfigError when it cannot go on: its trace or its output is gone.
+    """
+    require_runnable(run.spec, run.policy)
+    return PlanInput(market=market_source(run).market(run.clock_origin_run_s), workload=run.workload, policy=run.policy)
+
+
 def run_dir(run: RunRecord) -> "RunDir":
     """Return the run's folder with its secret and its lock."""
     from hexcloud.adapters.run_dir import RunDir
@@ -96,11 +110,8 @@ def run_dir(run: RunRecord) -> "RunDir":
 
 
 def market_source(run: RunRecord) -> "MarketSource":
-    """Return the run's market: the snapshot, with the run's price trace played over it on the run clock."""
-    from hexcloud.adapters.markets.trace import TraceMarket
-
-    source, trace = believed_market(run.policy.clouds), _trace(run)
-    return source if trace is None else TraceMarket(source, trace, run.created_wall_s)
+    """Return the run's market: what is believed, with the run's price trace played over it on the run clock."""
+    return played(believed_market(run.policy.clouds), _trace(run), run.created_wall_s)
 
 
 def _trace(run: RunRecord) -> "MarketTrace | None":

@@ -161,6 +161,12 @@ def test_bundled_policies_are_found_by_name() -> None:
     assert load_policy("on_demand_only").max_spot_share == 0
 
 
+def test_no_bundled_policy_rents_by_a_live_price_of_over_a_week() -> None:
+    limits_h = [load_policy(file.stem).max_live_price_age_h for file in policy_root().glob("*.yaml")]
+    assert limits_h and all(limit_h is not None and limit_h <= 7 * 24 for limit_h in limits_h)
+    assert load_policy("spot_cautious").max_live_price_age_h == 24
+
+
 def test_a_misspelt_policy_names_the_likely_one() -> None:
     with pytest.raises(ConfigError, match="policy 'cheepest' is unknown; did you mean cheapest"):
         load_policy("cheepest")

@@ -1,12 +1,13 @@
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from hexcloud.appraise.known import Known, Seen
+from hexcloud.appraise.known import Known, Scored, Seen
 from hexcloud.domain.offer import OfferId
-from hexcloud.domain.prices import Held
+from hexcloud.domain.prices import Held, Voucher
 from hexcloud.domain.row import Row
 
 SOUND: dict[str, Any] = {
@@ -32,6 +33,17 @@ PRICES = [0.0, -1.0, float("nan"), float("inf"), -float("inf"), 1e-320, 1e308, 0
 def row() -> Callable[..., Row]:
     """Make a sound row, but for what is named."""
     return lambda **odd: Row(**{**SOUND, **odd})
+
+
+@pytest.fixture
+def vouched() -> Callable[..., dict[str, Any]]:
+    """What a user's word for the price of a row, waiting under a rule, adds to what is known."""
+
+    def word(row: Row, rule: str, **odd: Any) -> dict[str, Any]:
+        said = {"offer_id": row.id, "source": row.source, "list_price": row.list_price, "currency": row.currency}
+        return {"vouched": (Voucher.model_validate({**said, "rule": rule, "by": "user", "at_s": 0.0, **odd}),)}
+
+    return word
 
 
 @pytest.fixture
@@ -125,7 +137,21 @@ def _any_known() -> st.SearchStrategy[Known]:
         gpu_count=st.sampled_from([8, 12, float("nan")]),
         usd_per_hour=price,
         lineage=st.sampled_from(["", "list", "other"]),
+        is_believed=st.booleans(),
+        as_of=st.sampled_from([None, datetime(2023, 1, 1, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC)]),
     )
+    voucher = st.builds(
+        Voucher,
+        offer_id=ids,
+        source=st.sampled_from(["list", "tracker"]),
+        rule=st.sampled_from(["step", "impossible_count", "far_too_cheap"]),
+        list_price=st.none() | price,
+        currency=st.sampled_from(["USD", "CNY"]),
+        by=st.just("user"),
+        usd_per_hour=st.none() | price,
+        at_s=st.just(0.0),
+    )
+    score = st.builds(Scored, st.integers(1, 10), st.sampled_from(["2026-07-19T12:00:00+00:00", "2020-01-01", "?"]))
     return st.builds(
         Known,
         usual_usd_per_gpu_hour=st.sampled_from([{}, {"H100": 5.0, "L4": 0.8}, {"H100": float("nan")}]),
@@ -134,7 +160,8 @@ def _any_known() -> st.SearchStrategy[Known]:
         last=st.dictionaries(st.tuples(st.just("list"), ids), st.tuples(price, st.sampled_from(["USD", "CNY", "ISK"]))),
         held=st.lists(held, max_size=4).map(tuple),
         seen=st.lists(seen, max_size=4).map(tuple),
-        vouched=st.frozensets(st.tuples(ids, st.sampled_from(["*", "step", "impossible_count"])), max_size=3),
+        vouched=st.lists(voucher, max_size=3).map(tuple),
+        scores=st.dictionaries(st.tuples(st.just("list"), ids), score, max_size=3),
         proven=st.frozensets(ids, max_size=3),
     )
 

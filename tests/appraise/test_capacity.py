@@ -13,7 +13,8 @@ MakeRow = Callable[..., Row]
 
 
 def rule(spot: Row, *on_demand: Row, known: Known | None = None) -> str | None:
-    market = OnDemand([(row, row.price) for row in on_demand], Witnesses(known or Known()))
+    known = known or Known()
+    market = OnDemand([(row, row.price) for row in on_demand], known, Witnesses(known))
     doubt = market.over(spot, spot.price) or unproven(spot, spot.price, market)
     return doubt.rule if doubt else None
 
@@ -62,6 +63,19 @@ def test_a_floor_price_is_measured_by_what_another_source_says_of_the_machine(ro
     assert rule(spot, known=seen(tenure="spot")) is None
     assert rule(spot, known=seen(usd_per_hour=float("inf"))) is None
     assert rule(spot, known=seen(is_believed=False)) is None
+
+
+def test_a_floor_price_that_nobody_else_can_measure_is_measured_by_what_such_gpus_usually_cost(
+    row: MakeRow, known: Known
+) -> None:
+    assert rule(row(cloud="shop", tenure="spot", price=0.4), known=known) == "floor_price"
+    assert rule(row(cloud="shop", tenure="spot", price=4.79), known=known) == "floor_price"
+    assert rule(row(cloud="shop", tenure="spot", price=4.81), known=known) is None
+    assert rule(row(cloud="shop", gpu="Q9", tenure="spot", price=0.4), known=known) is None
+    assert rule(row(tenure="spot", price=3.0), row(price=20.0), known=known) is None, "its own price comes first"
+    (belief,) = gate([row(cloud="shop", tenure="spot", price=0.5)], known)
+    assert (belief.outcome, belief.rule) == (Outcome.FLAG, "floor_price"), "true perhaps, and nothing to plan on"
+    assert not offers_of([belief])[0].proven
 
 
 def test_an_old_on_demand_price_of_another_source_rejects_nothing(row: MakeRow) -> None:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hexcloud.appraise.half_written import Short, problem_of
+from hexcloud.appraise.half_written import Short, is_cut_short, problem_of
 from hexcloud.domain.market import Quota
 from hexcloud.domain.row import Part, Row
 
@@ -16,7 +16,7 @@ def part(rows: list[Row], **odd: object) -> Part:
 
 
 @pytest.mark.parametrize(("now", "last", "is_good"), [(5, 10, True), (4, 10, False), (10, 10, True), (40, 10, True)])
-def test_an_answer_of_less_than_half_the_last_rows_is_half_written(
+def test_an_answer_of_less_than_half_the_last_prices_is_half_written(
     row: MakeRow, now: int, last: int, is_good: bool
 ) -> None:
     problem = problem_of(part([row(zone=str(number)) for number in range(now)]), last)
@@ -55,3 +55,14 @@ def test_a_region_that_really_shrank_is_believed_when_another_answer_says_so_aga
     assert problem_of(part(rows, content="tuesday"), 10, short) == ""
     assert problem_of(part(rows, content="monday"), 10, short), "the same answer once more says nothing new"
     assert problem_of(part(rows[:1], content="tuesday"), 10, short), "this one is still shorter"
+
+
+@pytest.mark.parametrize(
+    ("listed", "is_short"), [(("a", "b", "new"), False), (("a",), True), ((), True), (("x", "y", "z"), True)]
+)
+def test_a_list_with_less_than_half_of_the_known_regions_closes_none(listed: tuple[str, ...], is_short: bool) -> None:
+    assert is_cut_short(listed, ("a", "b", "c", "d")) is is_short
+
+
+def test_where_no_region_was_known_no_list_is_too_short() -> None:
+    assert not is_cut_short((), ())

@@ -41,8 +41,31 @@ def test_a_price_per_gpu_is_compared_as_a_machines_price(row: MakeRow) -> None:
 def test_a_second_snapshot_with_other_content_frees_a_step(row: MakeRow) -> None:
     known = past(row(), 80.0, list_price=40.0)
     assert not waits(row(), known, "new")
-    assert not waits(row(price=41.9), known, "new"), "prices go on drifting"
-    assert waits(row(price=44.0), known, "new"), "another price is another step"
+    assert not waits(row(price=44.0), known, "new"), "prices go on moving"
+    assert not waits(row(price=28.1), known, "new")
+    assert not waits(row(price=55.0), known, "new")
+    assert waits(row(price=27.9), known, "new"), "a fall that goes on by as much is another step"
+    assert waits(row(price=105.0), known, "new"), "on the other side"
+
+
+def test_a_look_that_is_nearer_to_the_last_accepted_price_confirms_nothing(row: MakeRow) -> None:
+    known = past(row(), 50.0, list_price=100.0)
+    assert waits(row(price=74.0), known, "new") and not waits(row(price=76.0), known, "new")
+    assert not waits(row(price=190.0), known, "new"), "too dear is never an error"
+
+
+def test_a_step_from_where_the_price_is_now_accepted_waits_again(row: MakeRow) -> None:
+    assert waits(row(price=70.0), past(row(), 50.0, list_price=60.0), "new"), "what was held is no step by now"
+
+
+@pytest.mark.parametrize("daily", [1.06, 1.1, 0.92])
+def test_a_price_that_keeps_moving_is_followed_one_look_behind(row: MakeRow, daily: float) -> None:
+    last, held, price = 50.0, None, 50.0 * (1.4 if daily > 1 else 0.6)
+    for _ in range(12):
+        known = past(row(), last, list_price=held) if held else past(row(), last)
+        last, held = (last, price) if waits(row(price=price), known) else (price, None)
+        price *= daily
+    assert last == pytest.approx(price / daily, rel=0.3)
 
 
 @pytest.mark.parametrize("content", ["old", ""])
@@ -64,10 +87,11 @@ def test_what_waits_for_another_reason_confirms_nothing(row: MakeRow, odd: dict[
     assert waits(row(), past(row(), 80.0, list_price=40.0, **odd))
 
 
-def test_the_user_or_a_bill_frees_a_step(row: MakeRow) -> None:
+def test_the_user_or_a_bill_frees_a_step(row: MakeRow, vouched: Callable[..., dict[str, Any]]) -> None:
     known = past(row(), 80.0)
-    assert not waits(row(), known.model_copy(update={"vouched": frozenset({(row().id, "step")})}))
-    assert waits(row(), known.model_copy(update={"vouched": frozenset({(row().id, "far_too_cheap")})}))
+    assert not waits(row(), known.model_copy(update=vouched(row(), "step")))
+    assert waits(row(), known.model_copy(update=vouched(row(), "far_too_cheap")))
+    assert waits(row(price=20.0), known.model_copy(update=vouched(row(), "step"))), "not what was asked about"
 
 
 def test_a_source_that_changes_its_currency_is_compared_at_the_rate_of_the_day(row: MakeRow, known: Known) -> None:

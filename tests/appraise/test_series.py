@@ -81,11 +81,20 @@ def test_floor_and_full_prices_are_believed_but_unproven() -> None:
     assert quote is not None and quote.usd_per_hour == 9.0 and not quote.proven
 
 
+def test_a_floor_price_without_a_price_on_demand_is_measured_by_what_such_gpus_usually_cost() -> None:
+    assert rules({0: {SPOT_A: 3.8, SPOT_B: 3.9}}, SPOT_A) == ["floor_price"]
+    assert rules({0: {SPOT_A: 3.8, SPOT_B: 3.9}}, SPOT_B) == [""]
+    assert rules({0: {SPOT_A: 3.8, ON_DEMAND: 30.0}}, SPOT_A) == [""], "its own price comes first"
+    assert rules({0: {SPOT_A: 3.8, ON_DEMAND: 0.0}}, SPOT_A) == ["floor_price"]
+
+
 def test_a_step_waits_for_a_second_look_that_agrees() -> None:
     steps: list[tuple[tuple[float, ...], list[str], list[float]]] = [
         ((40.0, 60.0, 61.0), ["", "step", ""], [40.0, 40.0, 61.0]),
         ((40.0, 60.0, 40.0), ["", "step", ""], [40.0, 40.0, 40.0]),
-        ((40.0, 60.0, 90.0, 91.0), ["", "step", "step", ""], [40.0, 40.0, 40.0, 91.0]),
+        ((40.0, 60.0, 90.0, 91.0), ["", "step", "", ""], [40.0, 40.0, 90.0, 91.0]),
+        ((40.0, 90.0, 60.0, 61.0), ["", "step", "step", ""], [40.0, 40.0, 40.0, 61.0]),
+        ((40.0, 24.0, 14.0, 14.2), ["", "step", "step", ""], [40.0, 40.0, 40.0, 14.2]),
         ((40.0, 60.0, 0.0, 60.0), ["", "step", "price_not_positive", "step"], [40.0] * 4),
     ]
     for given_prices, said, believed in steps:

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ SAYS = Seen(
 
 
 def confirmed(row: Row, usd: float = 40.0, **odd: Any) -> bool:
-    return Witnesses(Known(seen=(SAYS.model_copy(update=odd),))).confirm(row, usd)
+    witnesses = Witnesses(Known(seen=(SAYS.model_copy(update=odd),)))
+    assert witnesses.confirm_count(row, usd) or not witnesses.confirm_price(row, usd), "a price says a count too"
+    return witnesses.confirm_price(row, usd)
 
 
 def test_an_independent_source_that_says_the_same_is_a_witness(row: MakeRow) -> None:
@@ -29,8 +32,19 @@ def test_an_independent_source_that_says_the_same_is_a_witness(row: MakeRow) -> 
     assert confirmed(row(zone=None)), "an on-demand price and a count hold for the whole region"
 
 
-def test_two_sources_that_wait_for_each_other_are_witnesses(row: MakeRow) -> None:
-    assert confirmed(row(gpu_count=12), gpu_count=12, is_believed=False)
+def test_two_sources_that_wait_for_each_other_are_witnesses_of_a_count_and_not_of_a_price(row: MakeRow) -> None:
+    waiting = Witnesses(Known(seen=(SAYS.model_copy(update={"gpu_count": 12, "is_believed": False}),)))
+    assert waiting.confirm_count(row(gpu_count=12), 40.0)
+    assert not waiting.confirm_price(row(gpu_count=12), 40.0)
+
+
+def test_who_said_so_over_a_year_before_is_no_witness_of_a_price(row: MakeRow) -> None:
+    listed = datetime(2026, 7, 20, tzinfo=UTC)
+    assert confirmed(row(as_of="2026-07-20"), as_of=listed - timedelta(days=365))
+    assert not confirmed(row(as_of="2026-07-20"), as_of=listed - timedelta(days=366))
+    assert confirmed(row(as_of="2026-07-20"), as_of=listed + timedelta(days=500))
+    old = Witnesses(Known(seen=(SAYS.model_copy(update={"as_of": datetime(2020, 1, 1, tzinfo=UTC)}),)))
+    assert old.confirm_count(row(), 40.0), "how many GPUs a machine has does not change"
 
 
 def test_who_repeats_the_same_lineage_is_no_witness(row: MakeRow) -> None:

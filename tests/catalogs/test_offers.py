@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hexcloud.adapters.clouds.gcp_quotas import GLOBAL_KEY
 from hexcloud.adapters.files import catalog_root, load_gpus, load_odd_counts, load_rates, load_usual
 from hexcloud.adapters.markets.snapshot import COLUMNS, SnapshotMarket, read_rows
 from hexcloud.appraise.gate import findings_of, gate, offers_of
 from hexcloud.appraise.known import Known
-from hexcloud.domain.market import Outcome
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.market import Outcome, Quota
 from hexcloud.domain.row import Row
+from hexcloud.domain.run import RunSpec
+from hexcloud.planner.plan import make_plan
+from hexcloud.wiring import snapshot_input
 
 FILES = sorted((catalog_root() / "offers").glob("*.csv"))
 PUBLIC_ROWS = Path(__file__).parents[2].parent / "shared" / "data" / "skypilot-catalog"
 NOW_S = 1_785_000_000.0
+OVER_ALL = "quota_global"
+"""A column that only clouds with a limit over all regions have."""
 
 
 def test_the_clouds_we_promise_are_there() -> None:
@@ -30,7 +37,7 @@ def test_every_row_states_its_facts(path: Path) -> None:
     sources = yaml.safe_load((path.parent / "_sources.yaml").read_text())["sources"]
     with path.open(newline="") as file:
         lines = csv.DictReader(file)
-        assert tuple(lines.fieldnames or ()) == COLUMNS
+        assert [name for name in lines.fieldnames or () if name != OVER_ALL] == list(COLUMNS)
         for line in lines:
             where = f"{path.name}: {line['region']} {line['instance_type']} {line['tenure']}"
             assert 0 < float(line["usd_per_hour"]) < math.inf, where
@@ -47,6 +54,32 @@ def test_ids_are_unique_and_lines_are_sorted(path: Path) -> None:
     assert len(ids) == len(set(ids))
     places = [(row.region, row.zone or "", row.instance_type, row.tenure) for row in read_rows(path)]
     assert places == sorted(places)
+
+
+def test_no_bundled_price_passes_for_the_clouds_own_word() -> None:
+    """Policies limit the age of live prices; the snapshot's may be as old as it is."""
+    assert not [offer.id for offer in SnapshotMarket().market(NOW_S).offers if offer.is_live]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_google_cloud_and_nobody_else_has_a_limit_over_all_regions(path: Path) -> None:
+    assert {row.quota_global for row in read_rows(path)} == {GLOBAL_KEY if path.stem == "gcp" else None}
+
+
+def test_a_plan_stays_within_what_is_left_over_all_regions() -> None:
+    """Of Google Cloud and Lambda: without a limit GPUs of Google are rented, and then as many as are left."""
+    given = snapshot_input(RunSpec(cloud=("gcp", "lambda")))
+
+    def gpus_of_google(*quotas: Quota) -> int:
+        market = given.market.model_copy(update={"quotas": quotas})
+        slots = make_plan(market, given.workload, given.policy, FleetState()).plan.placement.slots
+        offers = [market.offer(slot.offer_id) for slot in slots]
+        return sum(offer.gpu_count for offer in offers if offer is not None and offer.cloud == "gcp")
+
+    free = gpus_of_google()
+    assert free > 1
+    assert gpus_of_google(Quota(key=GLOBAL_KEY, left=float(free - 1))) <= free - 1
+    assert gpus_of_google(Quota(key=GLOBAL_KEY, left=0.0)) == 0
 
 
 def test_every_source_is_used() -> None:

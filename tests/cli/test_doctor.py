@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from hexcloud import appraise
+from hexcloud.cli.examine import examine
 from hexcloud.cli.rules import RULES
+from hexcloud.domain.market import Outcome
 
 HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
 
@@ -92,6 +94,38 @@ def test_a_place_with_nothing_to_judge_is_an_error(cli: Callable[..., Any], tmp_
     ):
         said = cli("catalog", "doctor", where)
         assert said.code == 2 and word in said.err and said.out == "", where
+
+
+def cure(cli: Callable[..., Any], where: str, rule: str) -> str:
+    rules = json.loads(cli("catalog", "doctor", where, "--json").out)["rules"]
+    return next(str(one["freed_by"]) for one in rules if one["rule"] == rule)
+
+
+def test_who_frees_a_row_of_the_bundle_is_a_refresh_because_trust_does_not_know_it(
+    cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    doubted = next(one for one in examine("bundle").beliefs if one.outcome is Outcome.QUARANTINE)
+    offer = doubted.row
+    assert cure(cli, "bundle", doubted.rule).startswith("A refresh that brings a price of it")
+    assert cli("catalog", "trust", offer.id).code == 2
+    assert cli("catalog", "show", offer.id).code == 2
+    folder = tmp_path / "sky" / offer.cloud
+    folder.mkdir(parents=True)
+    facts = f"{offer.instance_type},{offer.gpu},{offer.gpu_count:.0f},{offer.vcpus:g},{offer.memory_gib:g}"
+    (folder / "vms.csv").write_text(f"{HEADER}\n{facts},,{20 * offer.price},,{offer.region},\n")
+    assert cli("catalog", "refresh", "--from", str(tmp_path / "sky")).code == 0
+    assert cli("catalog", "show", offer.id).code == 0
+
+
+def test_trust_is_named_as_a_cure_where_it_works(cli: Callable[..., Any], prices: Path, tmp_path: Path) -> None:
+    odd = "aws/us-east-1/use1-az1/p5.96xlarge/on_demand"
+    assert cure(cli, str(prices), "impossible_count").endswith("once `hexcloud catalog refresh` has read this list.")
+    assert cli("catalog", "trust", odd).code == 2
+    (tmp_path / "sky" / "aws").mkdir(parents=True)
+    prices.rename(tmp_path / "sky" / "aws" / "vms.csv")
+    cli("catalog", "refresh", "--from", str(tmp_path / "sky"))
+    assert cure(cli, str(tmp_path / "sky"), "impossible_count").endswith("or `hexcloud catalog trust`.")
+    assert cli("catalog", "trust", odd).code == 0
 
 
 def test_every_rule_of_the_gate_is_explained() -> None:

@@ -1,5 +1,8 @@
 """Where a price list comes from: a path, the bundle, or what a source said last."""
 
+import os
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -45,12 +48,36 @@ def test_a_source_is_what_it_said_last(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="skypilot: no such file"):
         examine("skypilot")
     (tmp_path / "aws.csv").write_text(f"{HEADER}\n{LINES}broken\n")
-    prices = wiring.open_prices()
-    list(refresh(SkyPilotMarket(tmp_path / "aws.csv"), prices, wiring.price_facts()))
+    _refresh(tmp_path / "aws.csv")
     (tmp_path / "aws.csv").unlink()
     found = examine("skypilot")
     assert sorted(belief.outcome.value for belief in found.beliefs) == ["accept", "accept", "quarantine"]
     assert found.unread == ("aws/*: aws.csv:4: 1 cells, the header has 9",)
+
+
+def _refresh(path: Path) -> None:
+    source, prices, now = SkyPilotMarket(path), wiring.open_prices(), datetime.now(UTC)
+    assert all(
+        report.rows for report in refresh(source, prices, wiring.price_facts(), lambda: now) if report.region != "*"
+    )
+
+
+def test_a_row_that_waits_while_its_old_price_stands_counts_once(tmp_path: Path) -> None:
+    line = "p4d.24xlarge,A100,8,96,1152,{},,us-east-1,use1-az1\n"
+    for price in ("21.96", "9.00"):
+        (tmp_path / "aws.csv").write_text(f"{HEADER}\n{line.format(price)}")
+        _refresh(tmp_path / "aws.csv")
+    (belief,) = examine("skypilot").beliefs
+    assert (belief.row.price, belief.outcome) == (9.0, Outcome.QUARANTINE)
+    assert [belief.row.price for belief in wiring.open_prices().current()] == [21.96]
+
+
+def test_a_price_list_from_the_future_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "aws.csv"
+    path.write_text(f"{HEADER}\n{LINES}")
+    tomorrow = time.time() + 86400
+    os.utime(path, (tomorrow, tomorrow))
+    assert {belief.outcome for belief in examine(str(path)).beliefs} == {Outcome.REJECT}
 
 
 def test_a_file_of_offers_that_breaks_midway_is_an_error(tmp_path: Path) -> None:

@@ -50,6 +50,17 @@ def test_a_period_begins_with_the_price_in_force(cli: Callable[..., Any], record
     ]
 
 
+def test_a_recording_of_one_moment_has_a_price_then_and_a_line(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "spot.csv"
+    path.write_text(AWS + "2023-06-01,p5.48xlarge,us-west-2,usw2-az1,40\n")
+    asked = ("catalog", "history", P5, "--from", str(path))
+    (then,) = json.loads(cli(*asked, "--at", "2023-06-01", "--json").out)
+    assert then["usd_per_hour"] == 40.0
+    assert "40.0000" in cli(*asked).out
+    said = cli(*asked, "--since", "2023-06-02")
+    assert said.code == 2 and "--since must be before --until" in said.err
+
+
 def test_the_price_at_a_moment_is_that_of_the_change_before(cli: Callable[..., Any], recording: str) -> None:
     asked = ("catalog", "history", "aws/*/spot", "--from", recording, "--at", "2023-06-20T18:30")
     assert [(one["offer_id"], one["usd_per_hour"], one["since"]) for one in json.loads(cli(*asked, "--json").out)] == [

@@ -74,6 +74,9 @@ def test_the_page_tells_plan_proof_rules_rivals_and_the_rest(report: Report) -> 
     assert f"no plan is under {plan.allocation.proof.lower_bound_usd_per_hour:.2f} USD/h" in text
     for slot in plan.placement.slots:
         assert slot.offer_id in text
+    for offer in report.planned.offers.values():
+        assert f"{offer.as_of:%Y-%m-%d}" in text
+    assert f"prices of {report.planned.price_dates}" in text
     for words in ("one more", "saves 0.50 USD/h", "50%", "1 more buyers cannot", "not_chosen", "10000 tok/s wanted"):
         assert words in text
 

@@ -1,14 +1,21 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hexcloud import wiring
+
 KEYS = {
     "cost_usd_per_hour",
+    "rent_usd_per_hour",
+    "egress_usd_per_hour",
+    "one_off_usd_per_hour",
+    "risk_usd_per_hour",
     "lower_bound_usd_per_hour",
     "gap",
     "throughput_tokens_per_s",
@@ -17,8 +24,10 @@ KEYS = {
     "baselines",
     "rejected",
     "solve_s",
-    "as_of",
+    "oldest_as_of",
+    "newest_as_of",
 }
+LINE_KEYS = {"offer", "role", "count", "usd_per_hour", "total_usd_per_hour", "as_of", "source"}
 
 
 def test_stdout_is_json_and_nothing_else() -> None:
@@ -29,10 +38,30 @@ def test_stdout_is_json_and_nothing_else() -> None:
     assert answer["lower_bound_usd_per_hour"] <= answer["cost_usd_per_hour"]
     assert answer["throughput_tokens_per_s"] >= answer["target_tokens_per_s"] == 10_000
     assert {row["role"] for row in answer["allocation"]} == {"trainer", "rollout"}
-    assert sum(row["usd_per_hour"] for row in answer["allocation"]) <= answer["cost_usd_per_hour"]
-    assert all(set(row) == {"offer", "role", "count", "usd_per_hour"} for row in answer["allocation"])
+    assert all(set(row) == LINE_KEYS for row in answer["allocation"])
     assert all(set(row) == {"name", "usd_per_hour"} for row in answer["baselines"])
     assert all(set(row) == {"reason", "count"} for row in answer["rejected"])
+
+
+def test_the_total_can_be_added_up_from_json(cli: Callable[..., Any]) -> None:
+    answer = json.loads(cli("plan", "--target-throughput", "200k", "--json").out)
+    rows = answer["allocation"]
+    assert max(row["count"] for row in rows) > 1
+    for row in rows:
+        assert row["total_usd_per_hour"] == pytest.approx(row["count"] * row["usd_per_hour"])
+    assert answer["rent_usd_per_hour"] == pytest.approx(sum(row["total_usd_per_hour"] for row in rows))
+    parts = [answer[f"{part}_usd_per_hour"] for part in ("rent", "egress", "one_off", "risk")]
+    assert answer["cost_usd_per_hour"] == pytest.approx(sum(parts))
+
+
+def test_each_price_in_json_has_its_source_and_its_day(cli: Callable[..., Any]) -> None:
+    answer = json.loads(cli("plan", "--target-throughput", "200k", "--json").out)
+    listed = {offer.id: offer for offer in wiring.believed_market().market(time.time()).offers}
+    for row in answer["allocation"]:
+        offer = listed[row["offer"]]
+        assert (row["source"], row["as_of"]) == (offer.source, offer.as_of.isoformat())
+    days = [row["as_of"] for row in answer["allocation"]]
+    assert (answer["oldest_as_of"], answer["newest_as_of"]) == (min(days), max(days))
 
 
 def test_a_reader_sees_machines_price_and_rivals(cli: Callable[..., Any]) -> None:

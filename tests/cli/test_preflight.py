@@ -13,7 +13,7 @@ def test_every_check_says_what_it_found(cli: Callable[..., Any]) -> None:
     assert said.code == (0 if answer["ok"] else 1)
     found = {check["name"]: check for check in answer["checks"]}
     assert found["catalogs"]["ok"]
-    assert "offers of 202" in found["catalogs"]["found"], "the day of the newest price"
+    assert "offers of 202" in found["catalogs"]["found"], "the days of the oldest and the newest price"
     assert "USD/h" in found["solver"]["found"]
 
 

@@ -1,6 +1,10 @@
 """`hexcloud catalog refresh` against a moto server over HTTP: what a user reads, and what is kept."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,9 +91,30 @@ def test_files_of_skypilot_are_a_source_too(cli: Cli, tmp_path: Path) -> None:
     assert price_of(cli, "neo/eu/-/big8/on_demand") == 28.0
 
 
+def test_again_and_again_outlives_a_store_that_fails_and_ends_quietly_with_ctrl_c(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "neo.csv").write_text("InstanceType,AcceleratorName,AcceleratorCount,Region,Price\nbig8,H100,8,eu,28\n")
+    store = home / "hexcloud.db"
+    store.mkdir(parents=True)
+    command = [sys.executable, "-m", "hexcloud.cli", "catalog", "refresh", "--from", str(tmp_path), "--every", "1s"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    ) as refreshing:
+        try:
+            assert refreshing.stdout is not None and refreshing.stderr is not None
+            assert refreshing.stderr.readline().startswith("error: ")
+            store.rmdir()
+            assert "neo/eu: 1 rows" in refreshing.stdout.readline()
+            refreshing.send_signal(signal.SIGINT)
+            told = refreshing.communicate(timeout=30)
+        finally:
+            refreshing.kill()
+    assert refreshing.returncode == 0 and "Traceback" not in told[1] and "Abort" not in told[1]
+
+
 def test_a_report_is_one_line() -> None:
     good = PartReport(source="aws", cloud="aws", region="r", rows=3, changes=2, outcomes={Outcome.ACCEPT: 3})
     assert line(good, 0.0) == "aws aws/r: 3 rows (3 accept), 2 changes"
+    assert line(good.model_copy(update={"note": "no limits"}), 0.0).endswith(", 2 changes; no limits")
     bad = PartReport(source="aws", cloud="aws", region="r", problem="it failed", good_s=100.0)
     assert line(bad, 100.0 + 7200) == "aws aws/r: it failed; kept prices of 2 h ago"
     assert line(bad.model_copy(update={"good_s": None}), 0.0).endswith("nothing was known before")

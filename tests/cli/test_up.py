@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,6 +106,49 @@ def test_a_run_that_could_not_go_on_is_never_stored(cli: Callable[..., Any], tmp
     assert wiring.open_store().runs() == ()
 
 
+@pytest.mark.parametrize(
+    ("content", "spelt", "named"),
+    [
+        ("at_h,event,offer,usd_per_hour,count\n1.0,sold_out,nebuis/*,,\n", "{}", "'nebuis/*'"),
+        ('{"metadata": {"gap_seconds": 300}, "data": [1, 0]}', "{}=zzz/*", "'zzz/*'"),
+        (
+            "observed_at,instance_type,region,az_id,spot_usd_per_hour\n2024-02-01,p5.48xlarge,us-east-1,use1-az1,40\n",
+            "{}",
+            "'* of 1 recorded offers'",
+        ),
+    ],
+)
+def test_a_trace_that_meets_no_offer_is_told_before_the_run_asks(
+    cli: Callable[..., Any], tmp_path: Path, content: str, spelt: str, named: str
+) -> None:
+    trace = tmp_path / "own.csv"
+    trace.write_text(content)
+    said = cli("up", *SMALL, "--trace", spelt.format(trace))
+    assert f"trace own: {named} meets no offer of this market, so it does nothing\n" in said.err
+    assert said.code == 2 and "add --yes" in said.err.splitlines()[-1], "said first, and then the run asks"
+
+
+def test_a_trace_with_many_events_for_nobody_is_told_in_a_few_lines(cli: Callable[..., Any], tmp_path: Path) -> None:
+    trace = tmp_path / "own.csv"
+    events = "".join(f"1.0,sold_out,moon-{number}/*,,\n" for number in range(40))
+    trace.write_text(f"at_h,event,offer,usd_per_hour,count\n{events}1.0,back,nebius/*,,\n")
+    said = cli("up", *SMALL, "--trace", str(trace))
+    assert said.err.count("meets no offer") == 5
+    assert "and 35 more like these" in said.err
+
+
+def test_a_trace_that_meets_the_market_needs_no_word(cli: Callable[..., Any]) -> None:
+    assert "meets no offer" not in cli("up", *SMALL, "--trace", "calm").err
+
+
+def test_the_plan_that_is_asked_about_is_at_the_prices_of_the_traces_beginning(
+    cli: Callable[..., Any], dear_aws: str
+) -> None:
+    asked = ("up", "--cloud", "aws", "--target-throughput", "10k", "--trace")
+    listed, risen = (re.findall(r"cost +([0-9.]+) USD/h", cli(*asked, trace).out) for trace in ("none", dear_aws))
+    assert float(risen[0]) == pytest.approx(1.2 * float(listed[0]), rel=0.05)
+
+
 def test_a_run_without_a_step_to_train_is_not_resumed(
     cli: Callable[..., Any], store: SqliteStore, run: RunRecord
 ) -> None:
@@ -171,6 +215,16 @@ def test_a_finished_run_goes_on_from_its_checkpoint_and_a_user_ends_it(own_home:
     assert (more["state"], more["nodes_left"]) == ("done", 0)
     assert more["steps"] == ended["steps"] + 5 > reached
     assert Path(more["output"]).is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_run_begins_on_the_prices_that_were_agreed_also_when_its_recording_differs_from_the_bundle(
+    own_home: Path, dear_aws: str
+) -> None:
+    asked = ("--cloud", "aws", "--target-throughput", "10k", "--trace", dear_aws)
+    report = hexcloud(own_home, "up", *asked, "--steps", "3", "--yes")
+    assert (report.get("error"), report["state"], report["steps"], report["nodes_left"]) == (None, "done", 3, 0)
 
 
 def json_events(home: Path) -> list[dict[str, Any]]:

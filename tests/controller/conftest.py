@@ -1,9 +1,11 @@
 """A controller over a simulation; made again from the same simulation it is the controller after a restart."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from hexcloud.adapters.store import SqlitePrices
 from hexcloud.controller.outside import EmulationPlan, Ports, RunSecrets, Timing
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.run import RunRecord
@@ -34,3 +36,10 @@ def controller_of(ports_of: Callable[[Simulation], Ports]) -> Callable[[Simulati
         return Controller(run, ports_of(sim))
 
     return make
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Iterator[SqlitePrices]:
+    prices = SqlitePrices(tmp_path / "hexcloud.db")
+    yield prices
+    prices.close()

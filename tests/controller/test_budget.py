@@ -74,6 +74,32 @@ def test_plenty_of_money_allows_a_machine(seen: Seen) -> None:
     assert Purse(seen, TIMING, 0.0).can_launch(seen.standing(), seen.nodes[0].offer_id)
 
 
+def slow_to_start(seen: Seen, startup_s: float) -> Seen:
+    """The same moment after our fleet has learned that every pool takes that long to start."""
+    offers = tuple(offer.model_copy(update={"startup_s": startup_s}) for offer in seen.market.offers)
+    return replace(seen, market=seen.market.model_copy(update={"offers": offers}))
+
+
+def test_what_pools_have_taught_of_their_start_counts_under_the_cap(seen: Seen) -> None:
+    assert seen.accepted is not None
+    slow, prior_s = slow_to_start(seen, 9000.0), seen.market.calibration.startup_s
+    nodes, hourly = seen.standing(), ceiling_usd_per_hour(seen)
+    new = seen.prices.ceiling(nodes[0].offer_id)
+    spent = next(
+        spent
+        for spent in range(int(BUDGET_USD), 0, -1)
+        if Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+    )
+    assert new * (9000.0 - prior_s) / 3600 > 1.0
+    assert not Purse(slow, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+    starting = [node.model_copy(update={"ready_at_s": None, "requested_at_s": seen.now_s}) for node in nodes]
+    left_s = [Purse(one, TIMING, BUDGET_USD - hourly).lease_end_wall_s(starting) - seen.wall_s for one in (seen, slow)]
+    assert left_s == [TIMING.spend_lease_s, 0.0], "an hour's money does not even pay for a start of two and a half"
+    plan = seen.accepted[0]
+    more = least_usd(plan, slow.market, seen.run, TIMING) - least_usd(plan, seen.market, seen.run, TIMING)
+    assert more == pytest.approx(hourly * (9000.0 - prior_s) / 3600)
+
+
 def test_the_least_sensible_run_is_named(seen: Seen) -> None:
     assert seen.accepted is not None
     plan = seen.accepted[0]

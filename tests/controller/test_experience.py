@@ -7,6 +7,7 @@ import pytest
 
 from hexcloud.controller.experience import FRESH_S, Experience, fleet_stays, stays_of
 from hexcloud.controller.reconcile import Controller
+from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.domain.plan import Role, SlotName
@@ -15,6 +16,7 @@ from hexcloud.domain.stay import End
 from hexcloud.simulator.capacity import CapacityStep
 from hexcloud.simulator.cloud import Loss, LossKind
 from hexcloud.simulator.simulation import Script, Simulation
+from hexcloud.simulator.store import SimStore
 from hexcloud.simulator.world import small_market
 
 ControllerOf = Callable[[Simulation], Controller]
@@ -72,6 +74,26 @@ def test_experience_is_put_on_the_offers_of_the_pools_we_used(controller_of: Con
     for before, after in zip(MARKET.offers, learned, strict=True):
         assert (after.startup_s is not None) == (before.id in used)
         assert (after.interruptions_per_hour is not None) == (before.id in used and before.tenure is Tenure.SPOT)
+
+
+class LongPast(SimStore):
+    """A store with so many events that nobody may ask for all of them."""
+
+    def events(self, run_id: RunId, after: int = 0) -> tuple[tuple[int, Event], ...]:
+        raise AssertionError("all events of a run were read")
+
+
+def test_when_a_run_was_last_looked_after_is_read_off_its_last_event_alone(controller_of: ControllerOf) -> None:
+    sim = live(rented_for_real(Simulation(WANTED)), controller_of)
+    standing = {stay.until_s for stay in fleet_stays(sim.store) if stay.end is None}
+    assert standing == {sim.store.events(sim.run.id)[-1][1].at_s}
+    past = LongPast()
+    past.save_run(sim.run)
+    for one in sim.store.nodes(sim.run.id):
+        past.save_node(one)
+    for _, event in sim.store.events(sim.run.id):
+        past.add_event(sim.run.id, event)
+    assert fleet_stays(past) == fleet_stays(sim.store)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.prices import Prices
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.fleet import FleetState, NodeId
+from hexcloud.domain.fleet import FleetState, NodeId, NodeStatus
 from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.market import EgressPrice, LinkScope
 from hexcloud.domain.offer import offer_id
@@ -103,6 +103,29 @@ def test_a_span_in_which_the_price_moved_costs_the_dearer_of_both_prices(control
     lines = [line for line in sim.store.ledger(sim.run.id) if (line.node_id, line.kind) == (node.id, CostKind.COMPUTE)]
     dear = [line.from_s - sim.start_s for line in lines if line.usd_per_hour > listed * 1.01]
     assert (min(dear), max(dear)) == (200.0, 250.0)
+
+
+@pytest.mark.parametrize(("learned_s", "start_s"), [(None, 120.0), (900.0, 900.0)])
+def test_a_machine_that_vanished_while_it_started_is_billed_as_long_as_its_pool_takes_to_start(
+    controller_of: ControllerOf, ports_of: PortsOf, learned_s: float | None, start_s: float
+) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    controller_of(sim).reconcile_once()
+    seen = observe(sim.run, ports_of(sim), Memory())
+    assert seen.market.calibration.startup_s == 120.0
+    offers = tuple(offer.model_copy(update={"startup_s": learned_s}) for offer in seen.market.offers)
+    starting = seen.nodes[0].model_copy(update={"status": NodeStatus.STARTING, "ready_at_s": None})
+    later = replace(
+        seen,
+        market=seen.market.model_copy(update={"offers": offers}),
+        nodes=(starting,),
+        listed=frozenset(),
+        now_s=seen.now_s + 1e5,
+    )
+    store, timing = SimStore(Faults()), Timing()
+    settle(later, store, Memory(), timing)
+    (rent,) = [line for line in store.ledger(seen.run.id) if line.kind is CostKind.COMPUTE]
+    assert rent.to_s - rent.from_s == start_s + timing.spend_lease_s + timing.teardown_s
 
 
 def per_version_usd(seen: Seen) -> float:

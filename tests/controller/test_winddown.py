@@ -1,11 +1,17 @@
 from collections.abc import Callable
+from dataclasses import replace
 
+import pytest
+
+from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import RateLimitError
+from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.run import RunState
 from hexcloud.simulator.cloud import Habits
 from hexcloud.simulator.faults import Fault
+from hexcloud.simulator.prices import SimMarket
 from hexcloud.simulator.simulation import Script, Simulation
 
 ControllerOf = Callable[[Simulation], Controller]
@@ -53,3 +59,34 @@ def test_a_provider_that_never_answers_again_is_given_up_when_every_lease_has_la
     sim, state = stopped(controller_of, Script(faults=down), after=60)
     assert state is RunState.FAILED
     assert not sim.cloud.running(), "their spend leases ended them"
+
+
+class SlowMarket:
+    """The simulation's market after our fleet has learned how long its pools take to start. Implements MarketSource."""
+
+    def __init__(self, market: SimMarket, startup_s: float) -> None:
+        self._market, self._startup_s = market, startup_s
+
+    def market(self, now_s: float) -> Market:
+        listed = self._market.market(now_s)
+        offers = tuple(offer.model_copy(update={"startup_s": self._startup_s}) for offer in listed.offers)
+        return listed.model_copy(update={"offers": offers})
+
+
+@pytest.mark.parametrize("startup_s", [120.0, 900.0])
+def test_a_silent_provider_gets_the_time_that_its_pools_take_to_start(
+    ports_of: Callable[[Simulation], Ports], startup_s: float
+) -> None:
+    faults = (Fault(nth, RateLimitError("down"), what) for nth in range(60, 900) for what in ("list", "terminate"))
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(faults=tuple(faults)))
+    ports = replace(ports_of(sim), market=SlowMarket(sim.market, startup_s))
+    controller = Controller(sim.run, ports)
+    for _ in range(60):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    controller.stop("Ctrl-C")
+    asked_s = sim.clock.now_s()
+    assert controller.run_until_done() is RunState.FAILED
+    timing = ports.timing
+    lapsed_s = timing.checkpoint_s + startup_s + timing.spend_lease_s + 2 * timing.teardown_s
+    assert lapsed_s <= sim.clock.now_s() - asked_s <= lapsed_s + 3 * timing.poll_s

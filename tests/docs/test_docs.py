@@ -1,5 +1,6 @@
 """The docs tell the truth: commands and code run, links lead somewhere, every field and command is there."""
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -87,6 +88,46 @@ def test_command_of_the_docs_runs(command: str, desk: Path, capsys: pytest.Captu
     said = capsys.readouterr()
     assert code == 0, said.err
     assert said.out
+
+
+@pytest.fixture
+def price_desk(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with SkyPilot's catalog files, one of whose machines has six GPUs, and a recording."""
+    monkeypatch.setenv("HOME", str(desk))
+    catalogs = desk / ".sky" / "catalogs" / "v8"
+    header = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,AvailabilityZone\n"
+    for cloud, lines in {
+        "neo": "odd6,H100-SXM,6,192,2048,21,,eu,\n",
+        "aws": "p5.48xlarge,H100,8,192,2048,55.04,21.5,us-east-1,use1-az1\n"
+        "p5.48xlarge,H100,8,192,2048,55.04,24.9,us-west-2,usw2-az1\n",
+    }.items():
+        (catalogs / cloud).mkdir(parents=True)
+        (catalogs / cloud / "vms.csv").write_text(header + lines)
+    (desk / "aws-2022-2024").mkdir()
+    (desk / "aws-2022-2024" / "spot.csv").write_text(
+        "observed_at,instance_type,region,az_id,spot_usd_per_hour\n"
+        "2022-12-29,p4d.24xlarge,us-west-2,usw2-az1,12\n2024-02-01,p5.48xlarge,us-west-2,usw2-az1,40\n"
+    )
+    return desk
+
+
+@pytest.mark.parametrize("page", ["live-prices.md", "past-prices.md"])
+def test_commands_about_prices_run_one_after_the_other(
+    page: str, price_desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that ask a cloud are only read: `tests/cli/test_refresh.py` asks emulators."""
+    assert main(["catalog", "refresh", "--from", str(price_desk / ".sky" / "catalogs" / "v8")]) == 0
+    lines = [line for block in blocks(ROOT / "docs" / "how-to" / page, "bash") for line in block.splitlines()]
+    assert len(lines) > 3
+    for line in lines:
+        program, *words = [os.path.expanduser(word) for word in shlex.split(line, comments=True)]
+        assert program == "hexcloud"
+        if words[:2] == ["catalog", "refresh"] and "--from" not in words:
+            catalog = getattr(typer.main.get_command(app), "commands", {})["catalog"]
+            catalog.commands["refresh"].make_context("refresh", words[2:])
+            continue
+        code = main(words)
+        assert code == 0, (line, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(("page", "index"), PYTHON, ids=lambda value: getattr(value, "name", str(value)))

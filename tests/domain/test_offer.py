@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from hexcloud.domain.offer import Offer, Tenure, offer_id
+from hexcloud.domain.offer import Draw, Offer, Tenure, offer_id
 
 
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
@@ -26,3 +26,14 @@ def test_id_spells_a_missing_zone_as_a_dash() -> None:
 
 def test_price_per_gpu(spot_offer: Offer) -> None:
     assert spot_offer.usd_per_gpu_hour == pytest.approx(14.25 / 8)
+
+
+def test_a_machine_draws_on_its_regions_quota_and_with_its_gpus_on_the_one_over_all_regions(spot_offer: Offer) -> None:
+    def drawn(quota: str | None, quota_global: str | None) -> tuple[Draw, ...]:
+        named = {"quota": quota, "quota_units": 192.0, "quota_global": quota_global}
+        return spot_offer.model_copy(update=named).draws()
+
+    assert drawn(None, None) == ()
+    assert drawn("here", None) == (Draw("here", 192.0),)
+    assert drawn("here", "all") == (Draw("here", 192.0), Draw("all", 8.0))
+    assert drawn(None, "all") == (Draw("all", 8.0),)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hexcloud.estimate.correction import LEAST, MEMORY_S, MOST, Beat, Stretch, corrected_speed, stretches
+from hexcloud.estimate.correction import LEAST, MAX_APART_S, MEMORY_S, MOST, Beat, Stretch, corrected_speed, stretches
 
 SPEEDS = st.floats(LEAST, MOST)
 STRETCHES = st.lists(st.builds(Stretch, st.floats(0.1, 1e4), st.integers(1, 10**9)), max_size=6)
@@ -15,8 +15,9 @@ STRETCHES = st.lists(st.builds(Stretch, st.floats(0.1, 1e4), st.integers(1, 10**
 
 def beats(tokens_per_s: float, count: int = 5) -> list[Beat]:
     """Heartbeats ten seconds apart of a node that is full."""
-    full = Beat(at_s=0.0, running=64, slots=64, version=3, generated_tokens=0)
-    return [replace(full, at_s=10.0 * index, generated_tokens=int(10 * tokens_per_s * index)) for index in range(count)]
+    full = Beat(at_s=0.0, running=64, slots=64, version=3, generated_tokens=1)
+    made = [1 + int(10 * tokens_per_s * index) for index in range(count)]
+    return [replace(full, at_s=10.0 * index, generated_tokens=tokens) for index, tokens in enumerate(made)]
 
 
 def test_time_between_full_heartbeats_of_one_version_counts() -> None:
@@ -41,6 +42,23 @@ def test_a_change_of_weights_or_a_restart_in_between_says_nothing() -> None:
     old, new = beats(100.0, 2)
     assert stretches([old, replace(new, version=4)]) == ()
     assert stretches([replace(old, generated_tokens=9_000), new]) == ()
+
+
+def test_time_in_which_no_sample_happened_to_end_counts_like_any_other() -> None:
+    one, two = beats(100.0, 2)
+    waited = replace(two, generated_tokens=one.generated_tokens)
+    assert stretches([one, waited]) == (Stretch(10.0, 0),)
+
+
+def test_an_engine_that_has_made_nothing_yet_warms_up() -> None:
+    old, new = beats(100.0, 2)
+    assert stretches([replace(old, generated_tokens=0), new]) == ()
+
+
+def test_between_heartbeats_that_are_far_apart_a_node_may_have_waited_unseen() -> None:
+    old, new = beats(100.0, 2)
+    assert stretches([old, replace(new, at_s=old.at_s + MAX_APART_S)]) != ()
+    assert stretches([old, replace(new, at_s=old.at_s + MAX_APART_S + 0.1)]) == ()
 
 
 @given(speed=SPEEDS, found=STRETCHES, estimate=st.floats(1.0, 1e6))

@@ -44,6 +44,8 @@ IMPURE_MODULES = {
     "asyncio",
     "shutil",
 }
+CLOCKS = {"now", "today", "utcnow"}
+"""Methods of datetime and date that read the clock."""
 # Shields file descriptor 1 from the solver's banner.
 IMPURE_ALLOWED = {("planner/milp.py", "os")}
 HEAVY = {"torch", "sky", "boto3", "google.cloud", "sglang", "highspy", "sqlalchemy", "networkx", "pandas", "matplotlib"}
@@ -99,6 +101,13 @@ def test_module_keeps_the_house_rules(module: Path) -> None:
         assert homes is None or where.startswith(homes), f"{where} imports {library}, whose home is {homes}"
         if where.startswith(PURE_FLOORS) and library in IMPURE_MODULES:
             assert (where, library) in IMPURE_ALLOWED, f"{where} is on a pure floor and imports {library}"
+
+
+@pytest.mark.parametrize("module", [one for one in MODULES if place(one).startswith(PURE_FLOORS)], ids=place)
+def test_pure_floors_read_no_clock(module: Path) -> None:
+    called = [node.func for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Call)]
+    read = [call.attr for call in called if isinstance(call, ast.Attribute) and call.attr in CLOCKS]
+    assert read == [], f"{place(module)} is on a pure floor and asks for the time: it must be told"
 
 
 def test_every_module_has_its_mirrored_test() -> None:

@@ -40,6 +40,7 @@ def offers(draw: st.DrawFn, make_offer: MakeOffer) -> tuple[Offer, ...]:
             vcpus=float(draw(st.sampled_from([64, 64, 64, 12]))),
             quota=draw(st.sampled_from([None, None, "q"])),
             quota_units=8.0,
+            quota_global=draw(st.sampled_from([None, None, "all"])),
         )
         found[offer.id] = offer
     return tuple(found.values())
@@ -100,7 +101,8 @@ def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.M
         own_rollout, own_gangs = draw(columns_of(offer))
         rollout += own_rollout
         gangs += own_gangs
-    quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
+    regional, over_all = Quota(key="q", left=24.0), Quota(key="all", left=draw(st.sampled_from([0.0, 16.0, 24.0])))
+    quotas = draw(st.sampled_from([(), (regional,), (over_all,), (regional, over_all)]))
     policy = Policy(
         objective=objective,
         target_samples_per_s=float(draw(st.integers(1, 8))) if objective is Objective.MIN_COST else None,
@@ -199,7 +201,7 @@ def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
         "rollout_rate": total >= target - tight,
         "stock": all(count <= problem.stock[name] for name, count in held.items()),
         "quota": all(
-            sum(8.0 * n for name, n in held.items() if problem.offers[name].quota == key) <= left
+            sum(n * draw_on(problem.offers[name], key) for name, n in held.items()) <= left
             for key, left in problem.quotas.items()
         ),
         "spot_share": spot <= policy.max_spot_share * total + tight,
@@ -216,6 +218,11 @@ def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
         "reach": all(is_near(problem, pick.gang, c, target) for c, _ in pick.counts),
     }
     return [name for name, is_kept in checks.items() if not is_kept]
+
+
+def draw_on(offer: Offer, key: str) -> float:
+    """Units of a quota that one machine takes: eight of its region's, and its GPUs of the one over all regions."""
+    return 8.0 * (offer.quota == key) + offer.gpu_count * (offer.quota_global == key)
 
 
 def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, samples_per_s: float) -> bool:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hexcloud.domain.fleet import FleetState
-from hexcloud.domain.market import Market
+from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
@@ -45,6 +45,16 @@ def test_where_the_winner_may_run_out_the_loser_stays(
     dear = make_offer("lean8", 9.0).model_copy(update=TWIN)
     market = make_market(make_offer("lean8", 5.0, stock=1), dear)
     assert len(kept(problem_of(market, workload, policy), 100.0)) == 2
+
+
+def test_a_twin_that_draws_on_another_quota_may_be_the_only_one_left(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    dear = make_offer("lean8", 9.0).model_copy(update=TWIN)
+    cheap = make_offer("lean8", 5.0, quota="here", quota_units=8, quota_global="all")
+    for key, rivals in (("elsewhere", 1), ("here", 2), ("all", 2)):
+        market = make_market(cheap, dear, quotas=(Quota(key=key, left=64),))
+        assert len(kept(problem_of(market, workload, policy))) == rivals, key
 
 
 def test_another_zone_counts_unless_egress_does_not(

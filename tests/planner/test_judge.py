@@ -193,6 +193,16 @@ def test_a_cheaper_pool_is_moved_to_when_it_pays(build: Build) -> None:
     assert "rollout-50" in names(judgement) and "rollout-3" not in names(judgement)
 
 
+def test_a_pool_that_is_known_to_start_slowly_is_dearer_to_move_to(build: Build) -> None:
+    proposed = placement(trainer(0), rollout(1, "a"), rollout(2, "a"), rollout(50, "b"))
+    case = build(THREE, proposed, prices={"a": 3.0, "b": 1.0})
+    offers = tuple(
+        offer.model_copy(update={"startup_s": 900.0}) if offer.zone == "b" else offer for offer in case.market.offers
+    )
+    slow = case.model_copy(update={"market": case.market.model_copy(update={"offers": offers})})
+    assert judge(slow).verdicts[0].disruption_usd == pytest.approx((1.0 * 900 + 3.0 * 60) / 3600)
+
+
 def test_a_cheaper_machine_behind_dear_egress_is_not_moved_to(build: Build) -> None:
     proposed = placement(trainer(0), rollout(1, "a"), rollout(2, "a"), rollout(50, "b"))
     judgement = judge(build(THREE, proposed, prices={"a": 3.0, "b": 1.0, "egress": True}))

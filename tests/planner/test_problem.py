@@ -1,10 +1,12 @@
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
-from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
@@ -33,6 +35,29 @@ def test_rate_takes_off_losses_pauses_and_drops(market: Market, workload: Worklo
     column = problem.rollout[0]
     calm, busy = problem.rate(column, 0.1), problem.rate(column, 50.0)
     assert column.samples_per_s > calm > busy > 0
+
+
+def test_a_fleet_may_grow_by_what_its_quota_had_left_beside_it(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer, read = make_offer(quota="q", quota_units=96), datetime(2026, 7, 1, tzinfo=UTC)
+    market = make_market(offer, quotas=(Quota(key="q", left=96, as_of=read),))
+    nodes = tuple(
+        Node(
+            id=NodeId(f"n{number}"),
+            run_id=RunId("run"),
+            slot=SlotName(f"rollout-{number}"),
+            attempt=0,
+            role=Role.ROLLOUT,
+            offer_id=offer.id,
+            status=NodeStatus.READY,
+            requested_at_s=0.0,
+            ready_at_s=read.timestamp() - 60,
+        )
+        for number in range(2)
+    )
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    assert Problem(columns, market, workload, policy, FleetState(nodes=nodes)).quotas == {"q": 3 * 96}
 
 
 def test_pools_that_take_turns_get_half_the_time_each(market: Market, workload: Workload, policy: Policy) -> None:

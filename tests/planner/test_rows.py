@@ -90,6 +90,18 @@ def test_quota_counts_units_of_both_roles(
     assert "quota[q]" in solution.binding
 
 
+def test_a_quota_over_all_regions_counts_the_gpus_of_every_region(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """A trainer and a rollout machine of eight GPUs each, wherever they stand."""
+    offers = [make_offer(region=region, quota=region, quota_units=8, quota_global="all") for region in ("one", "two")]
+    regional = [Quota(key=region, left=64) for region in ("one", "two")]
+    _, solution = solved(make_market(*offers, quotas=(*regional, Quota(key="all", left=15))), workload, policy)
+    assert solution.status is Status.INFEASIBLE
+    _, solution = solved(make_market(*offers, quotas=(*regional, Quota(key="all", left=16))), workload, policy)
+    assert "quota[all]" in solution.binding
+
+
 def test_spot_share_keeps_part_of_rollout_on_demand(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:

@@ -1,13 +1,18 @@
+from collections.abc import Callable
+
 import pytest
 
 from hexcloud.domain.fleet import FleetState
-from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Tenure
+from hexcloud.domain.market import Market, Quota
+from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
+
+MakeOffer = Callable[..., Offer]
+MakeMarket = Callable[..., Market]
 
 
 def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
@@ -45,3 +50,16 @@ def test_one_place_is_one_zone_domain_and_tenure(market: Market, workload: Workl
         seen.setdefault(int(problem.table.place[row]), set()).add((offer.domain, offer.zone, offer.tenure))
     assert all(len(places) == 1 for places in seen.values())
     assert len(set.union(*seen.values())) == len(seen)
+
+
+def test_only_quotas_that_bind_are_drawn_on(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    plain, bound = make_offer(), make_offer(zone="b", quota="here", quota_units=8, quota_global="all")
+    market = make_market(plain, bound, quotas=(Quota(key="all", left=64),))
+    problem = problem_of(market, workload, policy)
+    (draw,) = problem.table.draws
+    for column, quota, units in zip(problem.rollout, draw.quota, draw.units, strict=True):
+        key = problem.table.quotas[quota]
+        assert (key, units) == (("all", 8.0) if column.offer_id == bound.id else ("", 0.0))
+    assert problem_of(make_market(plain, bound), workload, policy).table.draws == ()

@@ -57,6 +57,19 @@ def test_a_node_is_drained_when_it_holds_nothing_any_more() -> None:
     assert table.view(node, held=0, now_s=0.0).drained
 
 
+def test_a_nodes_view_tells_what_its_last_heartbeat_told_and_when() -> None:
+    table = NodeTable()
+    node = registered(table, "a")
+    assert table.view(node, held=0, now_s=0.0).heartbeat_at_s is None
+    node.note(beat("a", 100).model_copy(update={"is_paused": True}), 1.0)
+    node.heard_at_s = 2.5  # it asked for work since
+    view = table.view(registered(table, "a", now_s=2.5), held=0, now_s=3.0)
+    assert (view.heartbeat_at_s, view.generated_tokens, view.is_paused, view.running) == (1.0, 100, True, 2)
+    node.note(beat("a", 150), 4.0)
+    view = table.view(node, held=0, now_s=4.0)
+    assert (view.heartbeat_at_s, view.generated_tokens, view.is_paused) == (4.0, 150, False)
+
+
 def test_each_link_is_probed_once_the_trainers_first() -> None:
     table = NodeTable()
     node = registered(table, "a")

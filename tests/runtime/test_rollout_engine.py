@@ -1,6 +1,7 @@
 """The keeper against an engine that fails on demand; the real one is in tests/node."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TypeVar
@@ -104,6 +105,28 @@ def test_nothing_is_generated_before_weights_are_loaded() -> None:
     assert not keeper.is_serving
     with pytest.raises(EngineError, match="no engine serves"):
         run(keeper.generate(REQUESTS))
+
+
+def test_it_says_that_it_pauses_until_weights_are_loaded_and_while_new_ones_are() -> None:
+    class SlowToLoad(FragileEngine):
+        def update_weights_from_disk(self, path: str, version: int) -> None:
+            may_end.wait(10)
+
+    async def story() -> None:
+        keeper = EngineKeeper(lambda directory, version: SlowToLoad(version), threads=2)
+        assert keeper.is_paused
+        await keeper.load(manifest(3), Path("w"))
+        assert not keeper.is_paused
+        loading = asyncio.create_task(keeper.load(manifest(4), Path("w")))
+        await asyncio.sleep(0.01)
+        assert (keeper.is_paused, keeper.is_serving) == (True, True)
+        may_end.set()
+        await loading
+        assert not keeper.is_paused
+        keeper.close()
+
+    may_end = threading.Event()
+    run(story())
 
 
 def test_a_load_that_fails_gives_a_fresh_engine_with_the_new_weights() -> None:

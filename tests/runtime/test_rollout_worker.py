@@ -64,7 +64,7 @@ def test_all_slots_are_filled_and_reported(
         async with at_work(link, rollout_spec, engines(0.1)) as worker:
             await until(lambda: worker.heartbeat().running == 16)
             beat = worker.heartbeat()
-            assert (beat.epoch, beat.version, len(beat.leases)) == (0, 0, 16)
+            assert (beat.epoch, beat.version, len(beat.leases), beat.is_paused) == (0, 0, 16, False)
 
     tell_rollout(story)
 

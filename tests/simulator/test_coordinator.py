@@ -16,6 +16,16 @@ def test_samples_pass_at_the_rate_of_the_live_fleet(training: Simulation) -> Non
     assert training.coordinator().view().trained_samples == 100
 
 
+def test_a_rollout_node_tells_what_it_has_generated_and_when(training: Simulation) -> None:
+    training.clock.sleep(100)
+    first = training.coordinator().view().nodes[1]
+    training.clock.sleep(10)
+    second = training.coordinator().view().nodes[1]
+    assert second.heartbeat_at_s == training.clock.wall_s()
+    assert second.generated_tokens - first.generated_tokens == 10 * training.run.workload.response_tokens
+    assert second.running == second.slots
+
+
 def test_no_coordinator_answers_before_the_head_is_up(sim: Simulation, rent: Rent) -> None:
     rent(sim, "trainer-0")
     with pytest.raises(EngineError):

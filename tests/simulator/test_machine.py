@@ -20,6 +20,17 @@ def test_a_machine_nobody_speaks_to_ends_itself_and_its_bill(sim: Simulation, re
     assert sim.provisioner.list_nodes(sim.run.id) == ()
 
 
+def test_a_machine_makes_what_its_engines_really_can(rent: Rent, admit: Admit) -> None:
+    sim = Simulation(Policy(), Script(engines={"L40S": 0.5}))
+    rent(sim, "trainer-0")
+    rollout = rent(sim, "rollout-0")
+    sim.clock.sleep(BOOT_S)
+    admit(sim, rollout)
+    sim.coordinator().renew(sim.clock.wall_s() + 3600)
+    sim.clock.sleep(100)
+    assert sim.coordinator().view().trained_samples == 50
+
+
 def test_a_silent_machine_bills_on_and_makes_nothing(rent: Rent, admit: Admit) -> None:
     sim = Simulation(Policy(), Script(losses=(Loss(150.0, LossKind.SILENCE, nth=1),)))
     rent(sim, "trainer-0")

@@ -25,6 +25,8 @@ def test_events_are_numbered_in_order() -> None:
     for text in ("one", "two", "three"):
         store.add_event(RUN.id, Event(at_s=0, wall_s=0, kind="x", text=text))
     assert [(number, event.text) for number, event in store.events(RUN.id, after=1)] == [(2, "two"), (3, "three")]
+    last = store.last_event(RUN.id)
+    assert last is not None and last.text == "three"
 
 
 def test_a_run_keeps_its_state_and_reason() -> None:

@@ -33,7 +33,7 @@ def test_before_the_first_refresh_nothing_is_written(home: Path) -> None:
 
 
 def test_a_refresh_is_what_the_next_plan_stands_on_and_the_bundle_stays_as_evidence(files: Path) -> None:
-    (report,) = wiring.refresh_prices(PriceQuestion(folder=files, as_of=datetime(2026, 11, 1, tzinfo=UTC)))
+    (report,) = wiring.refresh_prices(PriceQuestion(folder=files, as_of=datetime.now(UTC)))
     assert (report.problem, report.changes) == ("", 2)
     offers = wiring.snapshot_input(RunSpec(cloud=("nebius",))).market.offers
     name = "nebius/eu-north1/-/gpu-h100-sxm_8gpu-128vcpu-1600gb/on_demand"

@@ -88,3 +88,17 @@ def test_an_output_that_can_be_written_is_made_and_left_empty(tmp_path: Path) ->
     folder = tmp_path / "deep" / "model"
     wiring.run_input(RunSpec(output=str(folder)))
     assert list(folder.iterdir()) == []
+
+
+def test_a_runs_first_plan_is_made_on_the_market_that_the_run_will_see(dear_aws: str) -> None:
+    spec = RunSpec(cloud=("aws",), trace=dear_aws)
+    given = wiring.run_input(spec)
+    run = wiring.begun_now(wiring.new_run(spec, given, samples_per_s=10.0))
+    met = wiring.market_source(run).market(wiring.clock(run).now_s())
+    assert [(offer.id, offer.usd_per_hour) for offer in given.market.offers] == [
+        (offer.id, offer.usd_per_hour) for offer in met.offers
+    ]
+    listed = {offer.id: offer.usd_per_hour for offer in wiring.snapshot_input(spec).market.offers}
+    moved = [offer for offer in given.market.offers if offer.usd_per_hour != listed[offer.id]]
+    assert len(moved) > 100, "and that is not the market as it is listed"
+    assert all(offer.usd_per_hour == pytest.approx(1.2 * listed[offer.id], rel=1e-3) for offer in moved)

@@ -56,3 +56,33 @@ def test_a_run_that_ends_needs_no_trace_and_any_other_does() -> None:
     ending = lost.model_copy(update={"state": RunState.STOPPING})
     assert wiring.market_source(ending).market(run.created_wall_s).offers
     assert wiring.provisioner(ending).list_nodes(run.id) == ()
+
+
+def test_a_run_that_goes_on_is_planned_at_the_prices_of_the_moment_its_clock_stood_at(tmp_path: Path) -> None:
+    trace = tmp_path / "own.csv"
+    trace.write_text("at_h,event,offer,usd_per_hour,count\n1.0,price,nebius/*,x1.5,\n")
+    spec = RunSpec(cloud=("nebius",), trace=str(trace))
+    begun = wiring.run_input(spec)
+    run = wiring.with_budget(wiring.new_run(spec, begun, samples_per_s=10.0), 70)
+    stood = run.model_copy(update={"clock_origin_run_s": run.created_wall_s + 2 * 3600})
+    given = wiring.resumed_input(stood)
+    assert [offer.usd_per_hour for offer in given.market.offers] == [
+        pytest.approx(1.5 * offer.usd_per_hour) for offer in begun.market.offers
+    ]
+    assert (given.policy, given.workload) == (stood.policy, stood.workload), "as its controller will see them"
+
+
+def test_a_run_without_its_trace_is_not_resumed() -> None:
+    spec = RunSpec()
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        wiring.resumed_input(run.model_copy(update={"spec": spec.model_copy(update={"trace": "/gone/own.csv"})}))
+
+
+def test_prices_stand_still_while_the_user_thinks_the_plan_over() -> None:
+    spec = RunSpec()
+    asked = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
+    long_ago = asked.model_copy(update={"clock_origin_wall_s": asked.clock_origin_wall_s - 600})
+    assert wiring.clock(long_ago).now_s() > asked.created_wall_s + 1000
+    begun = wiring.begun_now(long_ago)
+    assert wiring.clock(begun).now_s() - begun.created_wall_s < 100, "a few wall seconds, 25 times as fast"

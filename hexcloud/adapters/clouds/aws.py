@@ -138,6 +138,11 @@ class AwsRegion:
         self._account = account
         self._ends_at_s = time.monotonic() + account.patience.region_s
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Has the region accounts of its own, and the price list to them is none of theirs? China has one itself."""
+        return self.name.startswith(OWN_PARTITION) and not self.name.startswith("cn-")
+
     def identity(self) -> Answer:
         """Return who we are: Account, Arn."""
         return self._once(_IDENTITY, {})

@@ -110,6 +110,12 @@ def zones(answers: Iterable[object]) -> dict[str, str]:
     return {name: zone for name, zone in read.items() if name and zone}
 
 
+def ordinary_zones(answers: Iterable[object]) -> frozenset[str]:
+    """Read AvailabilityZones: the ids of those that are sold at the region's prices, unlike local and edge zones."""
+    ordinary = (answer for answer in answers if text(answer, "ZoneType") == "availability-zone")
+    return frozenset(text(answer, "ZoneId") for answer in ordinary) - {""}
+
+
 def offerings(answers: Iterable[object]) -> frozenset[tuple[str, str]]:
     """Read InstanceTypeOfferings: (instance type, zone id)."""
     read = {(text(answer, "InstanceType"), text(answer, "Location")) for answer in answers}
@@ -150,13 +156,13 @@ def newest(prices: Iterable[SpotPrice]) -> list[SpotPrice]:
     return list(last.values())
 
 
-def _age_key(price: SpotPrice) -> tuple[float, float]:
-    return (-math.inf if math.isnan(price.at_s) else price.at_s, _cost_key(price))
+def _age_key(price: SpotPrice) -> tuple[float, bool, float]:
+    return (-math.inf if math.isnan(price.at_s) else price.at_s, *_cost_key(price))
 
 
-def _cost_key(price: SpotPrice | ListPrice) -> float:
+def _cost_key(price: SpotPrice | ListPrice) -> tuple[bool, float]:
     """Where two prices contradict each other the dearer one counts: a plan must not be cheaper than the bill."""
-    return -math.inf if math.isnan(price.price) else price.price
+    return (False, 0.0) if math.isnan(price.price) else (True, price.price)
 
 
 def on_demand_prices(answers: Iterable[object]) -> dict[str, ListPrice]:

@@ -22,6 +22,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as UnreachableError
 from botocore.parsers import ResponseParserError
 
+from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.domain.errors import MarketError
 
 MAX_DETAIL_CHARS = 200
@@ -54,7 +55,7 @@ class AwsError(MarketError):
     """AWS did not answer as asked. The message is one line for people."""
 
     def __init__(self, asked: str, said: str, why: Why = Why.OTHER, code: str = "") -> None:
-        super().__init__(f"AWS {asked}: {said}")
+        super().__init__(discreet(f"AWS {asked}: {said}"))
         self.why = why
         self.code = code
 
@@ -138,7 +139,9 @@ def _unanswered(error: Exception) -> tuple[Why, str]:
         return Why.CREDENTIALS, f"{_EXPIRED} ({one_line(str(error))})"
     if isinstance(error, ReadTimeoutError | ConnectTimeoutError):
         return Why.SILENT, f"no answer in time; try again later, or leave the region out ({type(error).__name__})"
-    if isinstance(error, UnreachableError | OSError):
+    if isinstance(error, UnreachableError):
+        return Why.SILENT, f"cannot be reached; check the network and AWS_ENDPOINT_URL ({type(error).__name__})"
+    if isinstance(error, OSError):
         return Why.SILENT, f"cannot be reached; check the network and AWS_ENDPOINT_URL ({one_line(str(error))})"
     if isinstance(error, ResponseParserError):
         return Why.OTHER, f"the answer cannot be read; check AWS_ENDPOINT_URL ({one_line(str(error))})"
@@ -146,6 +149,6 @@ def _unanswered(error: Exception) -> tuple[Why, str]:
 
 
 def one_line(text: str) -> str:
-    """Fold a foreign message into one short line."""
-    line = " ".join(text.split())
+    """Fold a foreign message into one short line, without secrets in URLs."""
+    line = discreet(text)
     return line if len(line) <= MAX_DETAIL_CHARS else line[: MAX_DETAIL_CHARS - 3] + "..."

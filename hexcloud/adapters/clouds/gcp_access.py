@@ -107,10 +107,12 @@ def _endpoints(environ: Mapping[str, str]) -> dict[Service, str]:
 def _endpoint(name: str, text: str) -> str:
     parts = _split(text)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise MarketError(f"{name} is {text!r}: must be a URL, such as http://127.0.0.1:8123")
+        raise MarketError(f"{name} must be a URL, such as http://127.0.0.1:8123")
+    if parts.username or parts.password:
+        raise MarketError(f"{name} holds a user or a password, which nobody asks for: leave them out")
     url = f"{parts.scheme}://{parts.netloc}"
     if parts.scheme == "http" and not _is_local(url):
-        raise MarketError(f"{name} is {text!r}: must be https, for it is told your credentials")
+        raise MarketError(f"{name} must be https, for it is told your credentials")
     return url
 
 

@@ -117,8 +117,10 @@ def _quotas(client: GcpClient, needs: Mapping[str, float]) -> Iterator[GcpCheck]
         yield GcpCheck("gcp quotas", False, str(error))
         return
     left = {quota.key: quota for quota in found}
-    over_all_needed = {GLOBAL_KEY: sum(needs.values())} if GLOBAL_KEY in left else {}
-    for key, needed in sorted({**over_all_needed, **needs}.items()):
+    wanted = {GLOBAL_KEY: sum(needs.values()), **needs}
+    if GLOBAL_KEY not in left:
+        del wanted[GLOBAL_KEY]  # not every project has one
+    for key, needed in sorted(wanted.items()):
         quota = left.get(key)
         if quota is None:
             yield GcpCheck(

@@ -9,6 +9,7 @@ from google.api_core import exceptions as core
 from google.auth.exceptions import GoogleAuthError, TransportError
 from google.protobuf.json_format import ParseError
 
+from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.adapters.clouds.gcp_access import LOG_IN
 from hexcloud.domain.errors import MarketError
 
@@ -108,5 +109,5 @@ def _unreachable(error: BaseException, ask: Ask) -> str:
 
 
 def _quote(text: object) -> str:
-    line = " ".join(str(text).split())
+    line = discreet(str(text))
     return line if len(line) <= _MAX_QUOTE else line[: _MAX_QUOTE - 3] + "..."

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hexcloud.adapters.clouds import aws_answers as answers
 from hexcloud.adapters.clouds.aws import EVERYWHERE, AwsAccount, AwsRegion, Patience
-from hexcloud.adapters.clouds.aws_answers import Machine, SpotPrice
+from hexcloud.adapters.clouds.aws_answers import ListPrice, Machine, SpotPrice
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
 from hexcloud.adapters.markets.aws_part import AWS, Said, currency_of, part_of
 from hexcloud.adapters.markets.threads import each
@@ -127,9 +127,13 @@ class AwsMarket:
 
 
 def ask(region: AwsRegion, now: datetime) -> Said:
-    """Ask a region for all there is to know. Raises AwsError when a part of it fails or is empty: half is no answer."""
-    zone_ids = some(answers.zones(region.zones()), region, "DescribeAvailabilityZones")
-    limits = some(answers.limits(region.quotas()), region, "ListServiceQuotas")
+    """Ask a region for all there is to know. Raises AwsError when a part of it fails or is empty: half is no answer.
+
+    But what the account is not allowed to ask leaves the rest as it is: limits, and prices on demand.
+    """
+    zones = region.zones()
+    zone_ids = some(answers.zones(zones), region, "DescribeAvailabilityZones")
+    limits = _if_allowed(lambda: some(answers.limits(region.quotas()), region, "ListServiceQuotas"))
     offerings = _offerings(region)
     if not offerings:
         return Said(region=region.name, zone_ids=zone_ids, limits=limits)
@@ -139,11 +143,12 @@ def ask(region: AwsRegion, now: datetime) -> Said:
         region=region.name,
         machines=machines,
         zone_ids=zone_ids,
+        ordinary_zones=answers.ordinary_zones(zones),
         offerings=offerings,
         spot=spot,
-        on_demand=some(answers.on_demand_prices(region.products()), region, "GetProducts"),
+        on_demand=_on_demand(region),
         limits=limits,
-        reservations=tuple(region.instances()),
+        reservations=() if limits is None else tuple(region.instances()),
         scores=_scores(region, machines, spot),
     )
 
@@ -154,6 +159,26 @@ def some(found: Found, region: AwsRegion, operation: str) -> Found:
         said = "the answer is empty; the last prices stand. Try again, or leave the region out"
         raise AwsError(f"{region.name}, {operation}", said, Why.EMPTY)
     return found
+
+
+def _on_demand(region: AwsRegion) -> dict[str, ListPrice] | None:
+    """Return the region's price list; None when this account may not ask for it.
+
+    The list of a region with accounts of its own is kept by another partition, which does not know them.
+    """
+    elsewhere = (Why.CREDENTIALS, Why.SILENT) if region.is_cut_off else ()
+    return _if_allowed(
+        lambda: some(answers.on_demand_prices(region.products()), region, "GetProducts"), (Why.DENIED, *elsewhere)
+    )
+
+
+def _if_allowed(ask_for: Callable[[], Found], refusals: tuple[Why, ...] = (Why.DENIED,)) -> Found | None:
+    try:
+        return ask_for()
+    except AwsError as error:
+        if error.why in refusals:
+            return None
+        raise
 
 
 def _offerings(region: AwsRegion) -> frozenset[tuple[str, str]]:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
+from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.adapters.clouds.gcp import GcpClient, Patience
 from hexcloud.adapters.clouds.gcp_access import GcpAccess, open_access
 from hexcloud.adapters.clouds.gcp_answers import QuotaLine, Region, Zone
@@ -25,6 +27,10 @@ REGIONS_AT_ONCE = 8
 """Some 40 regions of 3 zones and 2 lists each: 240 calls, far under the 1,500 a minute that an account has."""
 
 LATE = "was not read in time; refresh again later, or leave it out"
+NOT_UNDERSTOOD = "gave an answer that hexcloud cannot handle, a fault of hexcloud (see above): please report it"
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,29 @@ class _Opening:
     """Region -> its zones."""
     over_all: tuple[QuotaLine, ...]
     prices: PriceList
+
+
+class _Crashed:
+    """Names whose reading ended in a fault of our own: not late, and not mended by asking again."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def noted(self, read: Callable[[str], T]) -> Callable[[str], T]:
+        """Return the same reading, which notes a fault on its way up."""
+
+        def noting(name: str) -> T:
+            try:
+                return read(name)
+            except Exception:
+                self._names.add(name)
+                raise
+
+        return noting
+
+    def why(self, name: str) -> str:
+        """Say why there is no answer."""
+        return NOT_UNDERSTOOD if name in self._names else LATE
 
 
 class GcpMarket:
@@ -63,10 +92,10 @@ class GcpMarket:
 
     def fetch(self) -> Iterator[Part]:
         """Yield the answer of each region as it arrives; a Part for `*` when nothing can be asked at all."""
-        at = self._now()
-        (_, opening), *_ = each(("*",), self._try_to_open, 1, self._patience.opening_s)
+        at, crashed = self._now(), _Crashed()
+        (_, opening), *_ = each(("*",), crashed.noted(self._try_to_open), 1, self._patience.opening_s)
         if not isinstance(opening, _Opening):
-            yield self._failed("*", at, opening or MarketError(f"Google Cloud {LATE}"))
+            yield self._failed("*", at, opening or MarketError(f"Google Cloud {crashed.why('*')}"))
             return
         known = [region.name for region in opening.regions]
         for name in sorted({name for name in self._wanted if not any(fnmatchcase(one, name) for one in known)}):
@@ -76,8 +105,8 @@ class GcpMarket:
         def read(name: str) -> Part:
             return self._region(opening, asked[name], at)
 
-        for name, part in each(tuple(asked), read, REGIONS_AT_ONCE, self._patience.region_s):
-            yield part or self._failed(name, at, MarketError(f"{name} {LATE}"))
+        for name, part in each(tuple(asked), crashed.noted(read), REGIONS_AT_ONCE, self._patience.region_s):
+            yield part or self._failed(name, at, MarketError(f"{name} {crashed.why(name)}"))
 
     def _is_wanted(self, region: str) -> bool:
         return not self._wanted or any(fnmatchcase(region, name) for name in self._wanted)
@@ -122,7 +151,8 @@ class GcpMarket:
             as_of=at,
             rows=rows,
             quotas=quotas,
-            content=content_of(rows, quotas),
+            content=content_of(rows),
+            complete=True,
         )
 
     def _zone(self, opening: _Opening, zone: Zone) -> ZoneListing:
@@ -141,5 +171,5 @@ class GcpMarket:
             raise MarketError(f"accelerator types of {region}: the answer is empty; refresh again later")
 
     def _failed(self, region: str, at: datetime, error: MarketError | ConfigError) -> Part:
-        problem = " ".join(str(error).split())
+        problem = discreet(str(error))
         return Part(source=self.source.name, cloud=CLOUD, region=region, as_of=at, problem=problem)

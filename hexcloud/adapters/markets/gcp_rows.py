@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from hexcloud.adapters.clouds.gcp_answers import MachineType
+from hexcloud.adapters.clouds.gcp_quotas import GLOBAL_KEY
 from hexcloud.adapters.markets.gcp_facts import Accelerator, Attachment, GcpFacts
 from hexcloud.adapters.markets.gcp_skus import Billed, Kind, PriceList
-from hexcloud.domain.market import Quota
 from hexcloud.domain.offer import Tenure
 from hexcloud.domain.row import Row
 
@@ -71,9 +71,9 @@ def rows_of(zones: Iterable[ZoneListing], tag: PriceTag) -> tuple[Row, ...]:
     return tuple(sorted(found, key=lambda row: (row.id, row.model_dump_json())))
 
 
-def content_of(rows: Sequence[Row], quotas: Sequence[Quota]) -> str:
-    """Return a hash over what was said, not over when."""
-    said = [row.model_dump_json(exclude={"as_of"}) for row in rows] + [quota.model_dump_json() for quota in quotas]
+def content_of(rows: Sequence[Row]) -> str:
+    """Return a hash over what was said of machines and prices: not over when, nor over what is left of our limits."""
+    said = [row.model_dump_json(exclude={"as_of"}) for row in rows]
     return hashlib.sha256("\n".join(said).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -160,6 +160,7 @@ def _row(machine: Machine, zone: ZoneListing, tenure: Tenure, tag: PriceTag) -> 
         listed=zone.is_up and machine.accelerator.type in zone.accelerators,
         quota=quota,
         quota_units=machine.gpu_count if quota else 0.0,
+        quota_global=GLOBAL_KEY,
         as_of=tag.at.isoformat(),
         source=CLOUD,
         place="SKU " + " + ".join(price.sku for _, price in bills if price),

@@ -10,6 +10,7 @@ from hexcloud.adapters.markets.snapshot import SnapshotMarket
 from hexcloud.appraise.history import Machine
 from hexcloud.appraise.known import Known
 from hexcloud.appraise.series import Judged, judge
+from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.market import Finding
 
 
@@ -31,4 +32,8 @@ def judged_recording(path: Path) -> JudgedRecording:
     offers = SnapshotMarket().market(time.time()).offers
     machines = {offer.instance_type: Machine(offer.gpu, offer.gpu_count) for offer in offers}
     known = Known(usual_usd_per_gpu_hour=load_usual(), odd_counts=load_odd_counts())
-    return JudgedRecording(recorded.name, judge(recorded.history, known, machines), recorded.findings)
+    try:
+        judged = judge(recorded.history, known, machines)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return JudgedRecording(recorded.name, judged, recorded.findings)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from hexcloud.adapters.markets.availability import Availability, read_availability
 from hexcloud.adapters.markets.capped import read_capped
-from hexcloud.adapters.markets.price_formats import is_price_file
+from hexcloud.adapters.markets.price_formats import header_of, is_price_file
 from hexcloud.adapters.markets.recorded_trace import RecordedAvailability, RecordedPrices
-from hexcloud.adapters.markets.trace import MarketTrace, load_trace
+from hexcloud.adapters.markets.trace import COLUMNS, MarketTrace, Trace, is_written, load_trace, written_trace
 from hexcloud.adapters.markets.trace_spec import TraceSpec, parse_trace
 from hexcloud.domain.errors import ConfigError
 
@@ -32,9 +32,26 @@ def open_trace(text: str) -> MarketTrace:
     availability = read_availability(spec.path, content)
     if availability is not None:
         return _availability(spec, availability)
+    return _events(spec, content)
+
+
+def _events(spec: TraceSpec, content: bytes) -> Trace:
+    """Read events that somebody wrote: what is left when a file is no recording."""
+    if not is_written(content):
+        raise ConfigError(
+            f"{spec.path}: is no recording of prices or availability that is known (docs/how-to/past-prices.md lists "
+            f"them), and for events of your own the first line must be {','.join(COLUMNS)}{_meant(spec, content)}"
+        )
     if spec.start or spec.offers:
         raise ConfigError(f"{spec.path}: is no recording, so it has no @START and no =OFFERS")
-    return load_trace(text)
+    return written_trace(Path(spec.path), content)
+
+
+def _meant(spec: TraceSpec, content: bytes) -> str:
+    """Return how the message goes on for a price list of one moment: nothing in it can be played."""
+    if "InstanceType" not in header_of(content):
+        return ""
+    return f"; prices of today are read by `hexcloud catalog refresh --from {spec.path}`"
 
 
 def _availability(spec: TraceSpec, availability: Availability) -> RecordedAvailability:
@@ -57,12 +74,12 @@ def _start_s(spec: TraceSpec, first_s: float, last_s: float) -> float:
         moment = datetime.fromisoformat(spec.start)
     except ValueError as error:
         raise ConfigError(
-            f"trace start {spec.start!r} is no date; write it like 2023-06-01 or 2023-06-01T12:00"
+            f"{spec.path}: the start {spec.start!r} is no date; write it like @2023-06-01 or @2023-06-01T12:00"
         ) from error
     start_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     if not first_s <= start_s <= last_s:
         first, last = (f"{datetime.fromtimestamp(one, UTC):%Y-%m-%dT%H:%M}" for one in (first_s, last_s))
-        raise ConfigError(f"trace start {spec.start} is outside the recording, which goes from {first} to {last}")
+        raise ConfigError(f"{spec.path}: the start {spec.start} is outside the recording, from {first} to {last}")
     return start_s
 
 

@@ -21,6 +21,8 @@ class Draw(NamedTuple):
 
     quota: str | None = None
     units: float = 0.0
+    over_all: str | None = None
+    """Key of the quota over all regions."""
 
 
 class Sizes(NamedTuple):
@@ -41,10 +43,13 @@ class Account:
         self._aws = _codes(folder, _AWS_MAPS, "InstanceType")
         self._gcp = _codes(folder, _GCP_MAPS, "Accelerator")
         self._networks: dict[tuple[str, str], float] = {}
+        self._over_all: dict[str, str] = {}
         for path in sorted(((root or catalog_root()) / "offers").glob("*.csv")):
             for row in read_rows(path):
                 self._networks[row.cloud, row.instance_type] = row.network_gb_per_s
                 self._learn_code(row)
+                if row.quota_global is not None:
+                    self._over_all[row.cloud] = row.quota_global
 
     def network_gb_per_s(self, cloud: str, instance_type: str) -> float:
         """Return the network of a whole machine, one way, 1e9 bytes/s."""
@@ -53,11 +58,15 @@ class Account:
     def draw(self, cloud: str, region: str, tenure: str, sizes: Sizes) -> Draw:
         """Return the quota a machine draws on: vCPUs on AWS, GPUs on Google Cloud, none known elsewhere."""
         if cloud == "aws":
-            return _draw(cloud, region, self._aws.get((sizes.instance_type, tenure)), sizes.vcpus)
+            return self._draw(cloud, region, self._aws.get((sizes.instance_type, tenure)), sizes.vcpus)
         if cloud == "gcp":
             code = self._gcp.get((sizes.instance_type, tenure)) or self._gcp.get((sizes.accelerator, tenure))
-            return _draw(cloud, region, code, sizes.gpu_count)
-        return Draw()
+            return self._draw(cloud, region, code, sizes.gpu_count)
+        return Draw(over_all=self._over_all.get(cloud))
+
+    def _draw(self, cloud: str, region: str, code: str | None, units: float) -> Draw:
+        over_all = self._over_all.get(cloud)
+        return Draw(f"{cloud}/{region}/{code}", units, over_all) if code else Draw(over_all=over_all)
 
     def _learn_code(self, row: Row) -> None:
         """Take the bundle's quota where the map beside the prices has none; on Google Cloud for the GPU as well."""
@@ -68,10 +77,6 @@ class Account:
         codes.setdefault((row.instance_type, row.tenure), code)
         if row.cloud == "gcp":
             codes.setdefault((row.gpu, row.tenure), code)
-
-
-def _draw(cloud: str, region: str, code: str | None, units: float) -> Draw:
-    return Draw(f"{cloud}/{region}/{code}", units) if code else Draw()
 
 
 def _codes(folder: Path, names: tuple[str, ...], key: str) -> dict[tuple[str, str], str]:

@@ -50,6 +50,8 @@ class Faults:
     def __init__(self) -> None:
         self.count = 0
         self.first = ""
+        self.is_cut = False
+        """Is the file's end unread?"""
 
     def add(self, place: str, what: str) -> None:
         """Count one."""
@@ -91,6 +93,7 @@ def lines(
             for number, cells in _cut(file, name, faults, needed):
                 yield Line(cells, f"{name}:{number}", true_at)
     except (OSError, EOFError, zlib.error, OverflowError) as error:
+        faults.is_cut = True
         faults.add(name, f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
@@ -100,6 +103,7 @@ def _cut(file: IO[bytes], name: str, faults: Faults, needed: tuple[str, ...]) ->
     for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
         seen += len(raw)
         if seen > MAX_FILE_BYTES:
+            faults.is_cut = True
             faults.add(f"{name}:{number}", f"over {MAX_FILE_BYTES >> 20} MiB; the rest is not read")
             return
         cells = _cells(raw)

@@ -69,6 +69,7 @@ class RowMaker:
             currency=currency_of(cloud, region),
             quota=draw.quota,
             quota_units=draw.units,
+            quota_global=draw.over_all,
             as_of="",
             source=SOURCE.name,
             lineage=SOURCE.lineage,

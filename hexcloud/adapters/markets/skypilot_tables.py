@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hexcloud.adapters.markets.skypilot_names import GpuNames
+from hexcloud.adapters.markets.skypilot_rows import SOURCE, currency_of
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.offer import Offer, Tenure
 
@@ -73,17 +74,28 @@ class Sales:
         """Return the region's one price: the freshest, and of equally fresh ones the dearest."""
         listed = [one for one in self.machines[region, instance_type] if one.tenure is Tenure.ON_DEMAND]
         newest = max(listed, key=lambda offer: (offer.as_of, offer.usd_per_hour), default=None)
-        return newest.usd_per_hour if newest else None
+        return listed_price(newest) if newest else None
 
     def spot(self, region: str, instance_type: str, zone: str) -> float | None:
         """Return the price in a zone, or the region's where one is listed for all of it."""
         listed = [one for one in self.machines[region, instance_type] if one.tenure is Tenure.SPOT]
-        return next((one.usd_per_hour for one in listed if one.zone in (zone, None)), None)
+        return next((listed_price(one) for one in listed if one.zone in (zone, None)), None)
 
 
-def price_cell(usd_per_hour: float | None) -> str:
+def listed_price(offer: Offer) -> float | None:
+    """Return the price per hour in the currency that the catalog has in the region, so that it is read as it is meant.
+
+    None where that is neither the offer's own currency nor US dollars.
+    """
+    currency = currency_of(offer.cloud, offer.region)
+    if currency == offer.currency:
+        return offer.list_price
+    return offer.usd_per_hour if currency == SOURCE.currency else None
+
+
+def price_cell(price: float | None) -> str:
     """Write a price; nothing for none."""
-    return "" if usd_per_hour is None else f"{usd_per_hour:.{DIGITS}f}".rstrip("0").rstrip(".")
+    return "" if price is None else f"{price:.{DIGITS}f}".rstrip("0").rstrip(".")
 
 
 def size_cells(offer: Offer) -> Cells:

@@ -23,6 +23,7 @@ from hexcloud.adapters.markets.skypilot_tables import (
     Words,
     accelerators_table,
     cloud_table,
+    listed_price,
     memory_table,
     quota_table,
 )
@@ -46,7 +47,8 @@ class Written(NamedTuple):
     files: tuple[str, ...]
     """Below the folder, sorted."""
     left_out: tuple[OfferId, ...]
-    """Believed offers in regions of which no zone is known: SkyPilot could not launch them."""
+    """Believed offers in regions of which no zone is known: SkyPilot could not launch them. And those priced in another
+    currency than SkyPilot's catalog has there."""
 
 
 def write_skypilot_catalog(folder: Path, market: Market) -> Written:
@@ -60,8 +62,10 @@ def write_skypilot_catalog(folder: Path, market: Market) -> Written:
     tables: dict[str, list[Cells]] = {}
     left_out: list[OfferId] = []
     for cloud in sorted({offer.cloud for offer in offers}):
-        own = tuple(offer for offer in offers if offer.cloud == cloud)
+        mine = tuple(offer for offer in offers if offer.cloud == cloud)
+        own = tuple(offer for offer in mine if listed_price(offer) is not None)
         sales = Sales(own, has_zones=cloud in ZONED)
+        left_out += [offer.id for offer in mine if listed_price(offer) is None]
         left_out += [offer.id for offer in sales.nowhere()]
         table = (gcp_table if cloud == "gcp" else cloud_table)(sales, words)
         tables[f"{cloud}/vms.csv"] = _with_plain_machines(folder / cloud / "vms.csv", table)

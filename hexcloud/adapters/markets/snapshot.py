@@ -39,7 +39,7 @@ COLUMNS = (
     "as_of",
     "source",
 )
-"""Header of `catalogs/offers/{cloud}.csv`."""
+"""Header of `catalogs/offers/{cloud}.csv`; `quota_global` too where a cloud has a limit over all regions."""
 
 
 class SnapshotMarket:
@@ -119,6 +119,7 @@ def _row(cloud: str, line: dict[str, str]) -> Row:
         price=_number(line["usd_per_hour"]),
         quota=line["quota"] or None,
         quota_units=_number(line["quota_units"] or "0"),
+        quota_global=line.get("quota_global") or None,
         as_of=line["as_of"],
         source=line["source"],
     )

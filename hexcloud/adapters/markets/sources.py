@@ -37,7 +37,9 @@ def price_sources(question: PriceQuestion) -> tuple[PriceSource, ...]:
             raise ConfigError(f"--history: SkyPilot's catalog files hold no past prices; leave out --from ({shown})")
         from hexcloud.adapters.markets.skypilot import SkyPilotMarket
 
-        return (SkyPilotMarket(question.folder, question.as_of, question.clouds),)
+        return (SkyPilotMarket(question.folder, question.as_of, question.clouds, question.regions),)
+    if question.as_of is not None:
+        raise ConfigError("--as-of dates the prices of files; clouds date their own: leave it out, or add --from DIR")
     for cloud in question.clouds:
         if cloud not in LIVE_CLOUDS:
             other = "other clouds come from SkyPilot's catalog files: --from ~/.sky/catalogs/v8"

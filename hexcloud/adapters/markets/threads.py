@@ -3,10 +3,12 @@
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
+_Answers = queue.SimpleQueue[tuple[str, T | None]]
 
 
 def each(
@@ -14,40 +16,39 @@ def each(
 ) -> Iterator[tuple[str, T | None]]:
     """Yield (name, what `read` returned) as it arrives; None where it raised or was not done in time.
 
-    `limit_s` is the time of one name; names that wait for their turn get theirs afterwards. There is a daemon thread
-    per name: one that fails takes no other with it, one that hangs for ever holds up neither caller nor process.
+    `limit_s` is the time of one name from its own turn on; a late one gives its turn to the next, so that names which
+    hang starve nobody. There is a daemon thread per name: one that fails takes no other with it, one that hangs for
+    ever holds up neither caller nor process. What comes too late is dropped.
     """
-    done: queue.SimpleQueue[tuple[str, T | None]] = queue.SimpleQueue()
-    slots = threading.Semaphore(max(workers, 1))
-    stop = threading.Event()
+    done: _Answers[T] = queue.SimpleQueue()
+    waiting, ends_at_s = deque(dict.fromkeys(names)), dict[str, float]()
 
-    def work(name: str) -> None:
-        with slots:
-            result = None
-            try:
-                result = None if stop.is_set() else read(name)
-            finally:
-                done.put((name, result))
+    def start() -> None:
+        while waiting and len(ends_at_s) < max(workers, 1):
+            name = waiting.popleft()
+            ends_at_s[name] = time.monotonic() + limit_s
+            threading.Thread(target=_work, args=(name, read, done), name=f"ask-{name}", daemon=True).start()
 
-    rounds = -(-len(names) // max(workers, 1))
-    ends_at_s = time.monotonic() + limit_s * rounds
-    for name in names:
-        threading.Thread(target=work, args=(name,), name=f"ask-{name}", daemon=True).start()
+    start()
+    while ends_at_s:
+        name, result = _next(done, ends_at_s)
+        if ends_at_s.pop(name, None) is not None:
+            start()
+            yield name, result
+
+
+def _work(name: str, read: Callable[[str], T], done: _Answers[T]) -> None:
+    result = None
     try:
-        yield from _collect(names, done, ends_at_s)
+        result = read(name)
     finally:
-        stop.set()
+        done.put((name, result))
 
 
-def _collect(
-    names: tuple[str, ...], done: "queue.SimpleQueue[tuple[str, T | None]]", ends_at_s: float
-) -> Iterator[tuple[str, T | None]]:
-    missing = dict.fromkeys(names)
-    while missing:
-        try:
-            name, result = done.get(timeout=max(ends_at_s - time.monotonic(), 0.0))
-        except queue.Empty:
-            yield from ((name, None) for name in missing)
-            return
-        del missing[name]
-        yield name, result
+def _next(done: _Answers[T], ends_at_s: dict[str, float]) -> tuple[str, T | None]:
+    """Return the next answer, or the name whose time is over first."""
+    late = min(ends_at_s, key=ends_at_s.__getitem__)
+    try:
+        return done.get(timeout=max(ends_at_s[late] - time.monotonic(), 0.0))
+    except queue.Empty:
+        return late, None

@@ -30,6 +30,10 @@ from hexcloud.ports import MarketSource
 
 COLUMNS = ("at_h", "event", "offer", "usd_per_hour", "count")
 TRACE_SUFFIX = ".csv"
+_HEAD_BYTES = 64 << 10
+"""A header stands in the first of these, after all comments."""
+UNMET = "unmet"
+"""Rule of the findings about what a trace names and no offer has."""
 
 
 class TraceKind(StrEnum):
@@ -167,7 +171,8 @@ class TraceMarket:
                 row=named,
                 field="offer",
                 outcome=Outcome.FLAG,
-                reason="no offer of this market has such an id; the event does nothing",
+                reason="meets no offer of this market, so it does nothing",
+                rule=UNMET,
             )
             for named in self._trace.unmet(offers)
         )
@@ -181,12 +186,28 @@ def load_trace(name_or_path: str) -> Trace:
         path = folder / f"{name_or_path}.csv"
         if not path.is_file():
             known = [file.stem for file in folder.glob("*.csv")]
-            raise ConfigError(f"trace {name_or_path!r} is unknown{suggest(name_or_path, known)}")
+            own = f"; your own is ./{name_or_path}" if Path(name_or_path).exists() else ""
+            raise ConfigError(f"trace {name_or_path!r} is unknown{own or suggest(name_or_path, known)}")
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return Trace(name=path.stem, events=tuple(_events(str(path), text.splitlines())))
+        return written_trace(path, path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def written_trace(path: Path, content: bytes) -> Trace:
+    """Return the events in a file's bytes. Raises ConfigError that names file, line and column."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start})") from error
+    return Trace(name=path.name.split(".")[0], events=tuple(_events(str(path), text.splitlines())))
+
+
+def is_written(content: bytes) -> bool:
+    """Does a file begin like events that somebody wrote? One of nothing but comments does, too."""
+    lines = content[:_HEAD_BYTES].decode("utf-8-sig", errors="replace").splitlines()
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), None)
+    return first is None or first == ",".join(COLUMNS)
 
 
 def _events(name: str, lines: list[str]) -> Iterator[TraceEvent]:

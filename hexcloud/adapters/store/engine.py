@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.schema import CreateColumn
 
 from hexcloud.adapters.store.schema import METADATA, SCHEMA, VERSION
 from hexcloud.domain.errors import StoreError
@@ -23,6 +24,16 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # the intent to rent must survive a power cut, or a machine is forgotten
     "PRAGMA foreign_keys = ON",
 )
+
+_FILL = {
+    ("refreshes", "priced"): "UPDATE refreshes SET priced = rows",
+    ("quotas", "source"): "UPDATE quotas SET source = substr(key, 1, instr(key, '/') - 1)",
+    ("quotas", "cloud"): "UPDATE quotas SET cloud = source",
+    ("quotas", "region"): (
+        "UPDATE quotas SET region = substr(key, length(source) + 2, instr(substr(key, length(source) + 2), '/') - 1)"
+    ),
+}
+"""What a new column holds for rows that were there before: a limit `aws/us-east-1/L-1` is of the cloud's own answer."""
 
 
 @cache
@@ -74,14 +85,28 @@ def prepare_schema(engine: Engine) -> None:
 
 
 def _upgrade(connection: Connection) -> int:
-    """Bring the tables up to date; every change so far only added tables. Returns the version now there."""
+    """Bring the tables up to date; every change so far only added to them. Returns the version now there."""
     version = _version(connection)
     if version is not None and version >= VERSION:
         return version
     METADATA.create_all(connection)
+    _add_columns(connection)
     connection.execute(delete(SCHEMA))
     connection.execute(insert(SCHEMA).values(version=VERSION))
     return VERSION
+
+
+def _add_columns(connection: Connection) -> None:
+    """Add the columns and indexes that tables made by an older hexcloud lack; what they should hold is in `_FILL`."""
+    for table in METADATA.sorted_tables:
+        there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                spelt = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {spelt}")
+                connection.exec_driver_sql(_FILL.get((table.name, column.name), "SELECT 1"))
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
 
 
 def _version(connection: Connection) -> int | None:

@@ -2,18 +2,21 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, RowMapping, and_, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, and_, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from hexcloud.adapters.store.engine import open_engine, reading, writing
-from hexcloud.adapters.store.schema import DOUBTS, PRICE_CHANGES, PRICES, QUOTAS, RATES, REFRESHES, VOUCHERS
+from hexcloud.adapters.store.price_changes import IN_TIME, add_past
+from hexcloud.adapters.store.price_parts import drop_prices, keep_part
+from hexcloud.adapters.store.schema import DOUBTS, MARK, PRICE_CHANGES, PRICES, QUOTAS, RATES, REFRESHES, VOUCHERS
 from hexcloud.domain.market import Outcome, Quota
 from hexcloud.domain.offer import OfferId
-from hexcloud.domain.prices import Held, PriceChange, Refresh, Voucher
+from hexcloud.domain.prices import Held, PriceBook, PriceChange, Refresh, Voucher
 from hexcloud.domain.row import Belief, Part
 
 
@@ -27,25 +30,14 @@ class SqlitePrices:
         """Close the connections of this process; the next call opens new ones."""
         self._engine.dispose()
 
-    def save_part(self, part: Part, beliefs: tuple[Belief, ...]) -> int:
-        """Keep one region's answer and return the number of price changes. Raises StoreError."""
-        at_s = part.as_of.timestamp()
-        with writing(self._engine) as connection:
-            if part.problem:
-                _note_refresh(connection, part, rows=None)
-                return 0
-            before = _prices_of(connection, part)
-            believed = _one_each(beliefs)
-            changed = [belief for key, belief in believed.items() if _is_change(before.get(key), belief)]
-            listed = {belief.row.id for belief in beliefs}
-            gone = [row for key, row in before.items() if key not in listed]
-            _add_changes(connection, part, changed, gone)
-            _confirm(connection, part, set(believed) - {belief.row.id for belief in changed}, at_s)
-            _replace_prices(connection, part, believed.values(), gone)
-            _replace_doubts(connection, part, [one for one in beliefs if one.outcome is not Outcome.ACCEPT])
-            _replace_quotas(connection, part)
-            _note_refresh(connection, part, rows=len(believed))
-            return len(changed) + len(gone)
+    def save_part(self, part: Part, beliefs: tuple[Belief, ...], latest_s: float = math.inf) -> int | None:
+        """Keep one region's answer and return the number of price changes; None when a newer good one is known.
+
+        A good answer dated after `latest_s`, seconds since the epoch, is from a clock that was wrong, and no reason to
+        refuse this one. Raises StoreError.
+        """
+        with self._changing() as connection:
+            return keep_part(connection, part, beliefs, latest_s)
 
     def save_past(self, changes: tuple[PriceChange, ...]) -> int:
         """Keep changes older than any known of their source and offer; return how many were. Raises StoreError.
@@ -56,22 +48,46 @@ class SqlitePrices:
         offers: dict[tuple[str, OfferId], list[PriceChange]] = defaultdict(list)
         for change in changes:
             offers[change.source, change.offer_id].append(change)
-        with writing(self._engine) as connection:
-            return sum(_add_past(connection, whose, past) for whose, past in offers.items())
+        with self._changing() as connection:
+            return sum(add_past(connection, whose, past) for whose, past in offers.items())
+
+    def book(self) -> PriceBook:
+        """Return everything that a market is made from, as of one moment."""
+        with reading(self._engine) as connection:
+            return PriceBook(
+                mark=_mark(connection),
+                current=_current(connection),
+                doubts=_doubts(connection),
+                refreshes=_refreshes(connection),
+                quotas=_quotas(connection),
+                rates=_rates(connection),
+            )
 
     def current(self) -> tuple[Belief, ...]:
         """Return the last believed row of every (source, offer) still listed."""
         with reading(self._engine) as connection:
-            bodies = connection.scalars(select(PRICES.c.body).order_by(PRICES.c.offer_id, PRICES.c.source))
-            return tuple(Belief.model_validate_json(body) for body in bodies)
+            return _current(connection)
 
-    def doubts(self, source: str | None = None) -> tuple[Belief, ...]:
-        """Return the rows of the last answers that were not accepted as they stood, of one source or of all."""
-        query = select(DOUBTS.c.body).order_by(DOUBTS.c.offer_id, DOUBTS.c.number)
-        if source is not None:
-            query = query.where(DOUBTS.c.source == source)
+    def doubts(self) -> tuple[Belief, ...]:
+        """Return the rows of the last answers that were not accepted as they stood."""
         with reading(self._engine) as connection:
-            return tuple(Belief.model_validate_json(body) for body in connection.scalars(query))
+            return _doubts(connection)
+
+    def said(self, source: str) -> tuple[Belief, ...]:
+        """Return the rows of a source's last good answers, each with its outcome, sorted by offer id."""
+        its_last = and_(
+            REFRESHES.c.source == PRICES.c.source,
+            REFRESHES.c.cloud == PRICES.c.cloud,
+            REFRESHES.c.region == PRICES.c.region,
+            REFRESHES.c.good_s == PRICES.c.confirmed_s,  # else an older price that stands for one under doubt
+        )
+        listed = select(PRICES.c.body).join(REFRESHES, its_last).where(PRICES.c.source == source)
+        with reading(self._engine) as connection:
+            believed = (Belief.model_validate_json(body) for body in connection.scalars(listed))
+            accepted = [belief for belief in believed if belief.outcome is Outcome.ACCEPT]
+            doubted = connection.scalars(select(DOUBTS.c.body).where(DOUBTS.c.source == source))
+            every = [*accepted, *(Belief.model_validate_json(body) for body in doubted)]
+        return tuple(sorted(every, key=lambda belief: belief.row.id))
 
     def held(self) -> tuple[Held, ...]:
         """Return the rows in quarantine."""
@@ -82,14 +98,13 @@ class SqlitePrices:
     def quotas(self) -> tuple[Quota, ...]:
         """Return the last known account limits, sorted by key."""
         with reading(self._engine) as connection:
-            bodies = connection.scalars(select(QUOTAS.c.body).order_by(QUOTAS.c.key))
-            return tuple(Quota.model_validate_json(body) for body in bodies)
+            return _quotas(connection)
 
     def history(self, offer_id: OfferId) -> tuple[PriceChange, ...]:
         """Return every accepted change of an offer's price, all sources, oldest first. `*` stands for anything."""
         column = PRICE_CHANGES.c.offer_id
         wanted = column.op("GLOB")(offer_id) if "*" in offer_id else column == offer_id
-        query = select(PRICE_CHANGES).where(wanted).order_by(PRICE_CHANGES.c.at_s, PRICE_CHANGES.c.number)
+        query = select(PRICE_CHANGES).where(wanted).order_by(*IN_TIME)
         with reading(self._engine) as connection:
             return tuple(
                 PriceChange.model_validate({name: row[name] for name in PriceChange.model_fields})
@@ -98,15 +113,15 @@ class SqlitePrices:
 
     def refreshes(self) -> tuple[Refresh, ...]:
         """Return how the last refresh of every region went, sorted by source, cloud, region."""
-        query = select(REFRESHES).order_by(REFRESHES.c.source, REFRESHES.c.cloud, REFRESHES.c.region)
         with reading(self._engine) as connection:
-            return tuple(Refresh.model_validate(dict(row)) for row in connection.execute(query).mappings())
+            return _refreshes(connection)
 
-    def vouch(self, voucher: Voucher) -> None:
-        """Remember that the user or a bill confirms an offer."""
-        with writing(self._engine) as connection:
+    def vouch(self, voucher: Voucher, fallen: tuple[Belief, ...] = ()) -> None:
+        """Remember that the user or a bill confirms an offer, or takes that back: then these prices are dropped."""
+        with self._changing() as connection:
             body = voucher.model_dump_json()
             connection.execute(insert(VOUCHERS).values(offer_id=voucher.offer_id, body=body))
+            drop_prices(connection, fallen, voucher.at_s)
 
     def vouchers(self) -> tuple[Voucher, ...]:
         """Return all of them, oldest first."""
@@ -117,175 +132,59 @@ class SqlitePrices:
     def save_rate(self, currency: str, usd_per_unit: float, at_s: float) -> None:
         """Remember what one unit of a currency is worth."""
         row = {"currency": currency, "usd_per_unit": usd_per_unit, "at_s": at_s}
-        with writing(self._engine) as connection:
+        with self._changing() as connection:
             connection.execute(upsert(RATES).values(row).on_conflict_do_update(index_elements=("currency",), set_=row))
 
     def rates(self) -> dict[str, float]:
         """Return USD for one unit of each currency the user gave a rate for."""
         with reading(self._engine) as connection:
-            rows = connection.execute(select(RATES.c.currency, RATES.c.usd_per_unit).order_by(RATES.c.currency))
-            return {currency: usd for currency, usd in rows}
+            return _rates(connection)
 
-    def mark(self) -> tuple[object, ...]:
-        """Return a value that differs whenever what a market is made from does. Cheap."""
+    def mark(self) -> int:
+        """Return how many times anything was written here: what was read at the same mark is still so. Cheap."""
         with reading(self._engine) as connection:
-            refreshed = connection.execute(select(REFRESHES.c.at_s).order_by(REFRESHES.c.at_s.desc()).limit(1)).scalar()
-            vouched = connection.execute(select(VOUCHERS.c.number).order_by(VOUCHERS.c.number.desc()).limit(1)).scalar()
-            rated = connection.execute(select(RATES.c.at_s).order_by(RATES.c.at_s.desc()).limit(1)).scalar()
-            return (refreshed, vouched, rated)
+            return _mark(connection)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        with writing(self._engine) as connection:
+            more = {"number": MARK.c.number + 1}
+            connection.execute(
+                upsert(MARK).values(id=1, number=1).on_conflict_do_update(index_elements=("id",), set_=more)
+            )
+            yield connection
 
 
-def _one_each(beliefs: tuple[Belief, ...]) -> dict[OfferId, Belief]:
-    """Of several believed rows of one offer the dearest counts, as in `merge`."""
-    dearest: dict[OfferId, Belief] = {}
-    for belief in beliefs:
-        rival = dearest.get(belief.row.id)
-        if belief.is_believed and (rival is None or belief.row.list_price > rival.row.list_price):
-            dearest[belief.row.id] = belief
-    return dearest
+def _mark(connection: Connection) -> int:
+    return connection.execute(select(MARK.c.number)).scalar() or 0
 
 
-def _of(table: Any, part: Part) -> Any:
-    return and_(table.c.source == part.source, table.c.cloud == part.cloud, table.c.region == part.region)
+def _current(connection: Connection) -> tuple[Belief, ...]:
+    bodies = connection.scalars(select(PRICES.c.body).order_by(PRICES.c.offer_id, PRICES.c.source))
+    return tuple(Belief.model_validate_json(body) for body in bodies)
 
 
-def _prices_of(connection: Connection, part: Part) -> dict[OfferId, RowMapping]:
-    rows = connection.execute(select(PRICES).where(_of(PRICES, part))).mappings()
-    return {OfferId(row["offer_id"]): row for row in rows}
+def _doubts(connection: Connection) -> tuple[Belief, ...]:
+    bodies = connection.scalars(select(DOUBTS.c.body).order_by(DOUBTS.c.offer_id, DOUBTS.c.number))
+    return tuple(Belief.model_validate_json(body) for body in bodies)
 
 
-def _is_change(before: RowMapping | None, belief: Belief) -> bool:
-    return before is None or (before["list_price"], before["currency"]) != (
-        belief.row.list_price,
-        belief.row.currency,
+def _refreshes(connection: Connection) -> tuple[Refresh, ...]:
+    query = select(REFRESHES).order_by(REFRESHES.c.source, REFRESHES.c.cloud, REFRESHES.c.region)
+    return tuple(Refresh.model_validate(dict(row)) for row in connection.execute(query).mappings())
+
+
+def _quotas(connection: Connection) -> tuple[Quota, ...]:
+    rows = connection.execute(select(QUOTAS.c.body, QUOTAS.c.at_s).order_by(QUOTAS.c.key))
+    return tuple(
+        Quota.model_validate_json(body).model_copy(update={"as_of": datetime.fromtimestamp(at_s, UTC)})
+        for body, at_s in rows
     )
 
 
-def _add_changes(connection: Connection, part: Part, changed: list[Belief], gone: list[RowMapping]) -> None:
-    at_s = part.as_of.timestamp()
-    stamp = {"source": part.source, "at_s": at_s, "confirmed_s": at_s}
-    rows: list[dict[str, object]] = [
-        {
-            **stamp,
-            "offer_id": belief.row.id,
-            "list_price": belief.row.list_price,
-            "currency": belief.row.currency,
-            "usd_per_hour": belief.row.list_price * belief.usd_per_unit,
-        }
-        for belief in changed
-    ]
-    rows += [
-        {**stamp, "offer_id": row["offer_id"], "list_price": None, "currency": row["currency"], "usd_per_hour": None}
-        for row in gone
-    ]
-    if rows:
-        connection.execute(insert(PRICE_CHANGES), rows)
-
-
-def _add_past(connection: Connection, whose: tuple[str, OfferId], past: list[PriceChange]) -> int:
-    source, offer_id = whose
-    mine = and_(PRICE_CHANGES.c.source == source, PRICE_CHANGES.c.offer_id == offer_id)
-    query = select(PRICE_CHANGES).where(mine).order_by(PRICE_CHANGES.c.at_s, PRICE_CHANGES.c.number).limit(1)
-    oldest = connection.execute(query).mappings().first()
-    known_s = oldest["at_s"] if oldest else math.inf
-    older = sorted((change for change in past if change.at_s < known_s), key=lambda change: change.at_s)
-    added = [{**change.model_dump(), "confirmed_s": min(change.confirmed_s, known_s)} for change in older]
-    if added and oldest and all(added[-1][name] == oldest[name] for name in ("list_price", "currency")):
-        back = added.pop()["at_s"]
-        ours = PRICE_CHANGES.c.number == oldest["number"]
-        connection.execute(update(PRICE_CHANGES).where(ours).values(at_s=back))
-    if added:
-        connection.execute(insert(PRICE_CHANGES), added)
-    return len(older)
-
-
-def _confirm(connection: Connection, part: Part, unchanged: Iterable[OfferId], at_s: float) -> None:
-    """The newest change of each unchanged offer is true for longer."""
-    wanted = set(unchanged)
-    if not wanted:
-        return
-    newest: dict[str, int] = {}
-    ours = PRICE_CHANGES.c.source == part.source
-    query = select(PRICE_CHANGES.c.offer_id, PRICE_CHANGES.c.number).where(
-        ours, PRICE_CHANGES.c.offer_id.startswith(f"{part.cloud}/{part.region}/", autoescape=True)
-    )
-    in_time = (PRICE_CHANGES.c.at_s, PRICE_CHANGES.c.number)  # a past may be kept after what came later
-    for offer_id, number in connection.execute(query.order_by(*in_time)):
-        newest[offer_id] = number
-    numbers = [newest[offer_id] for offer_id in sorted(wanted) if offer_id in newest]
-    for begin in range(0, len(numbers), 500):
-        chunk = numbers[begin : begin + 500]
-        connection.execute(update(PRICE_CHANGES).where(PRICE_CHANGES.c.number.in_(chunk)).values(confirmed_s=at_s))
-
-
-def _replace_prices(connection: Connection, part: Part, believed: Iterable[Belief], gone: list[RowMapping]) -> None:
-    at_s = part.as_of.timestamp()
-    for row in gone:
-        wanted = and_(PRICES.c.source == part.source, PRICES.c.offer_id == row["offer_id"])
-        connection.execute(delete(PRICES).where(wanted))
-    rows = [
-        {
-            "source": part.source,
-            "offer_id": belief.row.id,
-            "cloud": part.cloud,
-            "region": part.region,
-            "list_price": belief.row.list_price,
-            "currency": belief.row.currency,
-            "confirmed_s": at_s,
-            "body": belief.model_dump_json(),
-        }
-        for belief in believed
-    ]
-    if rows:
-        statement = upsert(PRICES)
-        replaced = {name: statement.excluded[name] for name in rows[0] if name not in ("source", "offer_id")}
-        keys = ("source", "offer_id")
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=replaced), rows)
-
-
-def _replace_doubts(connection: Connection, part: Part, doubted: list[Belief]) -> None:
-    since = {
-        (row["offer_id"], row["outcome"]): row["since_s"]
-        for row in connection.execute(select(DOUBTS).where(_of(DOUBTS, part))).mappings()
-    }
-    connection.execute(delete(DOUBTS).where(_of(DOUBTS, part)))
-    rows = [
-        {
-            "source": part.source,
-            "cloud": part.cloud,
-            "region": part.region,
-            "offer_id": belief.row.id,
-            "outcome": belief.outcome.value,
-            "since_s": since.get((belief.row.id, belief.outcome.value), part.as_of.timestamp()),
-            "content": part.content,
-            "body": belief.model_dump_json(),
-        }
-        for belief in doubted
-    ]
-    if rows:
-        connection.execute(insert(DOUBTS), rows)
-
-
-def _replace_quotas(connection: Connection, part: Part) -> None:
-    for quota in part.quotas:
-        row = {"key": quota.key, "at_s": part.as_of.timestamp(), "body": quota.model_dump_json()}
-        connection.execute(upsert(QUOTAS).values(row).on_conflict_do_update(index_elements=("key",), set_=row))
-
-
-def _note_refresh(connection: Connection, part: Part, rows: int | None) -> None:
-    """Note how it went; after a problem the last good moment and its rows stay."""
-    at_s = part.as_of.timestamp()
-    key = {"source": part.source, "cloud": part.cloud, "region": part.region}
-    latest = {
-        "at_s": at_s,
-        "problem": part.problem,
-        "short_prices": part.short_prices,
-        "short_content": part.content if part.short_prices else "",
-    }
-    first = {**key, **latest, "good_s": None if rows is None else at_s, "rows": rows or 0}
-    kept = latest if rows is None else first
-    statement = upsert(REFRESHES).values(first)
-    connection.execute(statement.on_conflict_do_update(index_elements=tuple(key), set_=kept))
+def _rates(connection: Connection) -> dict[str, float]:
+    rows = connection.execute(select(RATES.c.currency, RATES.c.usd_per_unit).order_by(RATES.c.currency))
+    return {currency: usd for currency, usd in rows}
 
 
 def _held(row: RowMapping) -> Held:

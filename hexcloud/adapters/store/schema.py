@@ -1,9 +1,9 @@
 """Tables. A model is kept as its JSON in `body`; the other columns are only what queries need."""
 
-from sqlalchemy import Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import Boolean, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
-VERSION = 2
-"""Raised by every change of the tables. 2: prices."""
+VERSION = 3
+"""Raised by every change of the tables. 2: prices. 3: the mark, complete answers, whose quotas they are."""
 
 METADATA = MetaData()
 
@@ -97,7 +97,7 @@ PRICE_CHANGES = Table(
     Column("list_price", Float),
     Column("currency", String, nullable=False),
     Column("usd_per_hour", Float),
-    Index("price_changes_by_offer", "offer_id", "source", "number"),
+    Index("price_changes_in_time", "offer_id", "source", "at_s", "number"),
 )
 """No price: the source no longer lists the offer. Never changed but for `confirmed_s` of an offer's newest row, and
 `at_s` of its oldest when a source remembers that it had this price before."""
@@ -130,6 +130,8 @@ REFRESHES = Table(
     Column("problem", Text, nullable=False),
     Column("short_prices", Integer, nullable=False),
     Column("short_content", String, nullable=False),
+    Column("priced", Integer, nullable=False, server_default="0"),
+    Column("complete", Boolean, nullable=False, server_default="0"),
 )
 
 QUOTAS = Table(
@@ -138,7 +140,11 @@ QUOTAS = Table(
     Column("key", String, primary_key=True),
     Column("at_s", Float, nullable=False),
     Column("body", Text, nullable=False),
+    Column("source", String, nullable=False, server_default=""),
+    Column("cloud", String, nullable=False, server_default=""),
+    Column("region", String, nullable=False, server_default=""),
 )
+"""Source, cloud and region are those whose answer brought the limit last: their next good answer replaces it."""
 
 VOUCHERS = Table(
     "vouchers",
@@ -155,3 +161,11 @@ RATES = Table(
     Column("usd_per_unit", Float, nullable=False),
     Column("at_s", Float, nullable=False),
 )
+
+MARK = Table(
+    "price_mark",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("number", Integer, nullable=False),
+)
+"""One row: how many times anything about prices was written. No clock: sources answer out of order."""

@@ -88,6 +88,11 @@ class SqliteStore:
             rows = connection.execute(query.order_by(EVENTS.c.number))
             return tuple((number, Event.model_validate_json(body)) for number, body in rows)
 
+    def last_event(self, run_id: RunId) -> Event | None:
+        """Return the event added last, or None."""
+        query = select(EVENTS.c.body).where(EVENTS.c.run_id == run_id).order_by(EVENTS.c.number.desc()).limit(1)
+        return self._first(query, lambda row: Event.model_validate_json(row[0]))
+
     def add_ledger(self, run_id: RunId, entries: tuple[LedgerEntry, ...]) -> None:
         """Append spans of spend, all or none."""
         rows = [{"run_id": run_id, "usd": entry.usd, "body": entry.model_dump_json()} for entry in entries]

@@ -33,6 +33,13 @@ def the_machine(answer: object) -> answers.Machine:
     return machine
 
 
+def test_only_zones_of_the_plain_kind_are_sold_at_the_regions_price() -> None:
+    kinds = {"use1-az4": "availability-zone", "use1-bos1-az1": "local-zone", "use1-wl1-bos-wlz1": "wavelength-zone"}
+    said = [{"ZoneName": zone, "ZoneId": zone, "ZoneType": kind} for zone, kind in kinds.items()]
+    assert answers.ordinary_zones([*said, {"ZoneId": "use1-az9"}, {"ZoneType": "availability-zone"}]) == {"use1-az4"}
+    assert set(answers.zones(said)) == set(kinds)
+
+
 def test_a_machine_has_its_gpus_memory_and_network_in_our_units() -> None:
     assert the_machine(P5) == answers.Machine("p5.48xlarge", "H100", 8, 192, 2048, 400, True)
 
@@ -172,6 +179,7 @@ JUNK = st.recursive(
 def test_no_answer_breaks_a_reader(said: list[object]) -> None:
     machines = answers.machines(said)
     answers.zones(said)
+    answers.ordinary_zones(said)
     answers.offerings(said)
     answers.newest(answers.spot_prices(said, ZONES))
     answers.on_demand_prices(said)

@@ -7,6 +7,7 @@ from botocore.exceptions import (
     EndpointConnectionError,
     NoCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
     ReadTimeoutError,
     UnauthorizedSSOTokenError,
 )
@@ -14,6 +15,7 @@ from botocore.parsers import ResponseParserError
 
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why, one_line, refusal, said_plainly
 
+SECRET = "http://user:hunter2@127.0.0.1:9/"
 ASKED, ACTION = "us-east-1, DescribeInstances", "ec2:DescribeInstances"
 
 
@@ -56,6 +58,29 @@ def test_an_error_without_a_code_is_still_a_line() -> None:
 
 def test_a_long_message_is_cut() -> None:
     assert len(one_line("word " * 1000)) == 200
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EndpointConnectionError(endpoint_url=SECRET),
+        ReadTimeoutError(endpoint_url=SECRET),
+        ConnectTimeoutError(endpoint_url=SECRET),
+        ProxyConnectionError(proxy_url=SECRET),
+        OSError(f"no route to {SECRET}"),
+        ValueError(f"Invalid endpoint: {SECRET}"),
+        ResponseParserError(f"{SECRET} said nothing"),
+        ClientError({"Error": {"Code": "Odd", "Message": f"ask {SECRET}"}}, "X"),
+    ],
+)
+def test_no_secret_in_an_endpoint_is_told(error: Exception) -> None:
+    assert "hunter2" not in str(refusal(error, ASKED, ACTION))
+    assert "hunter2" not in str(AwsError(SECRET, SECRET))
+
+
+def test_an_endpoint_that_cannot_be_reached_is_named_by_its_variable() -> None:
+    said = str(refusal(EndpointConnectionError(endpoint_url="http://127.0.0.1:9/"), ASKED, ACTION))
+    assert "AWS_ENDPOINT_URL" in said and "127.0.0.1" not in said
 
 
 def test_our_own_refusals_pass_unchanged() -> None:

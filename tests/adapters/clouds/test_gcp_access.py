@@ -40,11 +40,19 @@ def test_without_overrides_google_is_asked_with_the_users_credentials() -> None:
         ({PROJECT: "demo", COMPUTE: "127.0.0.1:8123"}, "must be a URL"),
         ({PROJECT: "demo", COMPUTE: "http://[::1"}, "must be a URL"),
         ({PROJECT: "demo", BILLING: LOCAL}, "override all or none"),
+        ({PROJECT: "demo", COMPUTE: "http://user:hunter2@127.0.0.1:9"}, "holds a user or a password"),
+        ({PROJECT: "demo", COMPUTE: "https://hunter2@gcp.example.com"}, "holds a user or a password"),
+        ({PROJECT: "demo", COMPUTE: "http://user:hunter2@gcp.example.com"}, "holds a user or a password"),
+        ({PROJECT: "demo", COMPUTE: "ftp://user:hunter2@gcp.example.com"}, "must be a URL"),
+        ({PROJECT: "demo", COMPUTE: "user:hunter2@gcp.example.com"}, "must be a URL"),
+        ({PROJECT: "demo", COMPUTE: "http://user:hunter2@[::1"}, "must be a URL"),
     ],
 )
 def test_a_wrong_environment_is_refused_with_its_mend(environ: dict[str, str], words: str) -> None:
-    with pytest.raises(MarketError, match=words):
+    with pytest.raises(MarketError, match=words) as caught:
         open_access(environ=environ)
+    assert "hunter2" not in str(caught.value)
+    assert words.startswith("override") or PROJECT in words or COMPUTE in str(caught.value), "the variable is named"
 
 
 def test_a_key_file_that_is_none_is_no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

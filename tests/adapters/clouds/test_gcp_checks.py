@@ -51,6 +51,11 @@ def test_all_needs_together_also_take_from_the_quota_over_all_regions(cloud: Gcp
     assert over_all == (False, "12 of 16 left, 13 needed; ask Google for a higher quota")
 
 
+def test_what_a_plan_takes_over_all_regions_is_counted_once(cloud: GcpCloud) -> None:
+    over_all = "gcp/global/GPUS_ALL_REGIONS"
+    assert check(cloud, {L4: 7, over_all: 7})[f"gcp quota {over_all}"] == (True, "12 of 16 left, 7 needed")
+
+
 def test_lacking_permissions_are_named(cloud: GcpCloud) -> None:
     cloud.change(permissions=[*READING, *RENTING[1:]])
     ok, found = check(cloud)["gcp permissions"]

@@ -76,6 +76,13 @@ def test_whatever_google_says_the_answer_is_one_short_line(message: str, kind: A
     assert line and "\n" not in line and len(line) < 400
 
 
+def test_no_secret_in_an_endpoint_is_told() -> None:
+    said = "400 GET http://user:hunter2@127.0.0.1:9/compute: no"
+    for error in (core.BadRequest(said), core.InternalServerError(said), core.Forbidden(said), Broken(said)):
+        for ask in (ASK, Ask("price list", "cloudbilling.googleapis.com", "", "demo")):
+            assert "hunter2" not in reason(error, ask)
+
+
 def test_all_that_the_libraries_raise_is_caught() -> None:
     assert all(
         issubclass(kind, FOREIGN) for kind in (UnicodeDecodeError, KeyError, Broken, core.RetryError, auth.RefreshError)

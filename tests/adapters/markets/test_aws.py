@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -9,11 +10,14 @@ import pytest
 
 from hexcloud.adapters.clouds.aws import Patience
 from hexcloud.adapters.markets.aws import AwsMarket
+from hexcloud.adapters.store import SqlitePrices
+from hexcloud.controller.refresh import Facts, refresh
 from hexcloud.domain.row import Part, Row
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 QUICK = Patience(connect_s=2, read_s=10, attempts=2, region_s=60)
 TWO = ("us-east-1", "us-west-2")
+FACTS = Facts(usual_usd_per_gpu_hour={"H100": 4.0}, usd_per_unit={"USD": 1.0}, odd_counts={})
 
 
 def fetch(regions: tuple[str, ...] | None, patience: Patience = QUICK) -> dict[str, Part]:
@@ -117,6 +121,38 @@ def test_scores_that_are_not_allowed_are_absent_and_no_problem(moto: Any) -> Non
     assert len(moto.calls(action="GetSpotPlacementScores")) == 1
 
 
+@pytest.mark.parametrize("action", ["GetProducts", "ListServiceQuotas"])
+def test_what_the_account_may_not_ask_for_leaves_the_rest_and_takes_nothing_that_was_known_away(
+    moto: Any, tmp_path: Path, action: str
+) -> None:
+    prices = SqlitePrices(tmp_path / "hexcloud.db")
+    market = AwsMarket(("us-east-1",), lambda: NOW, QUICK)
+    (whole,) = refresh(market, prices, FACTS, lambda: NOW)
+    known, limits = {belief.row.id: belief.row.price for belief in prices.current()}, prices.quotas()
+    assert {belief.row.tenure for belief in prices.current()} == {"on_demand", "spot"} and limits
+    moto.tell(faults=[{"action": action, "do": "denied"}])
+    (report,) = refresh(market, prices, FACTS, lambda: NOW)
+    assert (report.problem, report.changes) == ("", 0)
+    assert f":{action}" in report.note and whole.note == ""
+    assert {belief.row.id: belief.row.price for belief in prices.current()} == known
+    assert [quota.key for quota in prices.quotas()] == [quota.key for quota in limits]
+    prices.close()
+
+
+def test_without_prices_on_demand_from_the_start_spot_is_read_all_the_same(moto: Any) -> None:
+    moto.tell(faults=[{"action": action, "do": "denied"} for action in ("GetProducts", "ListServiceQuotas")])
+    part = fetch(("us-east-1",))["us-east-1"]
+    assert {row.tenure for row in part.rows if row.price > 0} == {"spot"}
+    assert part.quotas == () and moto.calls(action="DescribeInstances") == []
+
+
+def test_a_machine_in_a_local_zone_has_no_price_on_demand(moto: Any) -> None:
+    """The zone is opted in to, so offerings name it; its prices are in another list."""
+    moto.tell(offerings={"us-east-1": {"use1-az6": ["p5.48xlarge"], "use1-bos1-az1": ["p5.48xlarge"]}})
+    part = fetch(("us-east-1",))["us-east-1"]
+    assert {row.zone for row in part.rows if row.tenure == "on_demand"} == {"use1-az6"}
+
+
 CALLS = (
     "DescribeAvailabilityZones",
     "DescribeInstanceTypes",
@@ -187,6 +223,13 @@ def test_a_server_that_is_not_there_is_said_for_each_region(moto: Any, monkeypat
     parts = fetch(TWO, replace(QUICK, attempts=1))
     assert set(parts) == set(TWO)
     assert all("AWS_ENDPOINT_URL" in part.problem for part in parts.values())
+
+
+def test_a_secret_in_the_endpoint_is_in_no_problem(moto: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for endpoint in ("http://user:hunter2@127.0.0.1:9", "http://user:hunter2@127.0.0.1:port", "user:hunter2@127.0.0.1"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        parts = fetch(("us-east-1",), replace(QUICK, attempts=1))
+        assert all(part.problem and "hunter2" not in part.problem for part in parts.values()), endpoint
 
 
 def test_an_account_that_may_use_no_region_is_a_problem(moto: Any) -> None:

@@ -1,8 +1,10 @@
 """Google Cloud's market, read over HTTP from a stand-in that runs as its own process."""
 
 import json
+import queue
 import random
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from hexcloud.adapters.clouds.gcp import Patience
-from hexcloud.adapters.clouds.gcp_access import PROJECT
+from hexcloud.adapters.clouds.gcp_access import OVERRIDE, PROJECT, GcpAccess
 from hexcloud.adapters.markets.gcp import GcpMarket
 from hexcloud.appraise.gate import gate
 from hexcloud.appraise.known import Known
@@ -125,6 +127,34 @@ def test_content_changes_with_what_is_said_and_not_with_when(cloud: GcpCloud) ->
     assert changed["europe-west4"].content == first["europe-west4"].content
 
 
+def test_what_we_run_confirms_no_price(cloud: GcpCloud) -> None:
+    """A quota that one more machine of ours draws on is no second look at the price list."""
+    first = fetch(cloud)["us-central1"]
+    regions = small_cloud()["regions"]
+    quotas = [{**quota, "usage": quota.get("usage", 0) + 1} for quota in regions["us-central1"]["quotas"]]
+    cloud.change(regions=regions | {"us-central1": regions["us-central1"] | {"quotas": quotas}})
+    again = fetch(cloud)["us-central1"]
+    assert again.quotas != first.quotas and again.content == first.content
+
+
+def test_a_whole_answer_is_complete_and_a_failed_one_is_not(cloud: GcpCloud) -> None:
+    cloud.change(faults=[{"path": "europe-west4-a/machineTypes", "status": 503}])
+    complete = {region: part.complete for region, part in fetch(cloud).items()}
+    assert complete == {"us-central1": True, "europe-west4": False}
+
+
+def test_a_fault_of_our_own_is_told_and_not_taken_for_a_cloud_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda thrown: told.put(repr(thrown.exc_value)))
+
+    def broken() -> GcpAccess:
+        raise KeyError("of our own")
+
+    (part,) = GcpMarket((), lambda: AT, broken, SOON).fetch()
+    assert "a fault of hexcloud" in part.problem and "in time" not in part.problem and part.region == "*"
+    assert told.get(timeout=5) == "KeyError('of our own')"
+
+
 def test_a_short_throttling_is_waited_out(cloud: GcpCloud) -> None:
     cloud.change(
         faults=[{"path": "/machineTypes", "status": 429, "times": 2}, {"path": "/skus", "status": 503, "times": 1}]
@@ -217,6 +247,13 @@ def test_without_a_project_one_part_says_what_to_set(cloud: GcpCloud, monkeypatc
     monkeypatch.delenv(PROJECT)
     (part,) = GcpMarket((), lambda: AT, patience=SOON).fetch()
     assert part.region == "*" and f"set {PROJECT}" in part.problem
+
+
+def test_a_secret_in_an_endpoint_is_in_no_problem(cloud: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROJECT, "demo")
+    monkeypatch.setenv(f"{OVERRIDE}COMPUTE", "http://user:hunter2@127.0.0.1:9")
+    (part,) = GcpMarket((), lambda: AT, patience=SOON).fetch()
+    assert f"{OVERRIDE}COMPUTE" in part.problem and "hunter2" not in part.problem
 
 
 def test_a_reader_who_stops_early_stops_the_asking(cloud: GcpCloud) -> None:

@@ -62,6 +62,7 @@ def test_a_row_says_all_that_the_planner_needs() -> None:
         listed=True,
         quota="gcp/r/NVIDIA_H100_GPUS",
         quota_units=8,
+        quota_global="gcp/global/GPUS_ALL_REGIONS",
         as_of="2026-07-30T00:00:00+00:00",
         source="gcp",
         place="SKU gpu + core + memory + disk",
@@ -150,7 +151,7 @@ def test_content_is_a_hash_of_what_was_said() -> None:
     row = one(A3, tag(LIST))
     later = row.model_copy(update={"as_of": "2027-01-01"})
     dearer = row.model_copy(update={"price": row.price + 0.01})
-    assert content_of([row], ()) == content_of([later], ()) != content_of([dearer], ())
+    assert content_of([row]) == content_of([later]) != content_of([dearer])
 
 
 NAMES = st.sampled_from(["a3-highgpu-8g", "n1-standard-8", "g4-standard-6", "a9-x"]) | st.text(max_size=20)
@@ -176,7 +177,7 @@ def test_whatever_comes_there_are_rows_and_the_gate_gives_each_an_outcome(
     zones: list[ZoneListing], prices: dict[Billed, float]
 ) -> None:
     rows = rows_of(zones, tag(prices, prices))
-    assert content_of(rows, ())
+    assert content_of(rows)
     for belief in gate(rows, Known(usual_usd_per_gpu_hour=load_usual())):
         assert belief.outcome in Outcome and (belief.is_believed or belief.reason)
         assert not (belief.is_believed and belief.row.missing)

@@ -1,6 +1,10 @@
+import re
 from pathlib import Path
 
+import pytest
+
 from hexcloud.adapters.markets.judged_recording import judged_recording
+from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.market import Outcome
 
 HEADER = "observed_at,instance_type,region,az_id,spot_usd_per_hour\n"
@@ -21,3 +25,16 @@ def test_lines_that_are_no_prices_are_kept_apart(tmp_path: Path) -> None:
     read = judged_recording(path)
     assert [finding.rule for finding in read.findings] == ["bad_date"]
     assert read.judged.counts() == {}
+
+
+def test_a_small_recording_that_unfolds_into_millions_of_judgements_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Two thousand zones, each to be judged again at each of 1,400 on-demand prices."""
+    moments = [f"2023-01-01T{second // 60:02d}:{second % 60:02d}:00Z" for second in range(1400)]
+    on_demand = [f"{at},us-east-1,p5.x,{90 + number % 2}" for number, at in enumerate(moments)]
+    (tmp_path / "on_demand.csv").write_text(
+        "observed_at,region,instance_type,on_demand_usd_per_hour\n" + "\n".join(on_demand)
+    )
+    spot = [f"2022-12-31,p5.x,us-east-1,z{zone},40" for zone in range(2000)]
+    (tmp_path / "spot.csv").write_text(HEADER + "\n".join(spot))
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: 2,000 spot series")):
+        judged_recording(tmp_path)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hexcloud.adapters.markets import skypilot
 from hexcloud.adapters.markets.skypilot import SkyPilotMarket
 from hexcloud.domain.row import Part
 
@@ -72,6 +73,36 @@ def test_one_packed_file_will_do(tmp_path: Path) -> None:
         "aws/us-east-1/use1-az1/p3.2xlarge/on_demand",
         "aws/us-east-1/use1-az1/p3.2xlarge/spot",
     ]
+
+
+def test_only_the_regions_asked_for_are_read(tmp_path: Path) -> None:
+    put(tmp_path, "aws.csv", AWS, P3, P4)
+    (found,) = SkyPilotMarket(tmp_path, DAY, regions=("us-e*",)).fetch()
+    assert (found.region, len(found.rows)) == ("us-east-1", 2)
+    (nothing,) = SkyPilotMarket(tmp_path, DAY, regions=("eu-*", "ap-*")).fetch()
+    assert nothing.problem == f"{tmp_path}: lists nothing in eu-*, ap-*"
+
+
+def test_a_small_file_that_unfolds_into_too_many_machines_is_left_out_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skypilot, "MAX_LINES", 50)
+    put(tmp_path, "aws.csv", AWS, P3)
+    (tmp_path / "azure.csv.gz").write_bytes(gzip.compress(f"{AWS}\n".encode() + f"{P4}\n".encode() * 1000))
+    put(tmp_path, "lambda.csv", AWS, P4)
+    bomb, aws, other = parts(tmp_path)
+    assert bomb.problem == "azure.csv.gz:51: over 50 machines with GPUs in all; nothing of this file is taken"
+    assert [(part.cloud, part.region, part.problem) for part in (bomb, aws, other)][1:] == [
+        ("aws", "us-east-1", ""),
+        ("lambda", "us-west-2", ""),
+    ]
+
+
+def test_of_a_file_that_is_cut_off_nothing_is_taken(tmp_path: Path) -> None:
+    text = "\n".join([AWS, *(P3.replace("3.06", f"{random.random()}") for _ in range(5000))])
+    (tmp_path / "aws.csv.gz").write_bytes(gzip.compress(text.encode())[:-1000])
+    (found,) = parts(tmp_path)
+    assert "aws.csv.gz: cannot be read" in found.problem and found.rows == ()
 
 
 def test_only_the_clouds_asked_for_are_read(tmp_path: Path) -> None:

@@ -16,7 +16,11 @@ def test_the_bundle_knows_networks_and_quota_codes(tmp_path: Path) -> None:
     p5 = Sizes("p5.48xlarge", "H100", 8, 192)
     assert account.draw("aws", "us-east-2", "on_demand", p5) == Draw("aws/us-east-2/L-417A185B", 192)
     l4 = Sizes("g2-standard-8", "L4", 1, 8)
-    assert account.draw("gcp", "us-west1", "spot", l4) == Draw("gcp/us-west1/PREEMPTIBLE_NVIDIA_L4_GPUS", 1)
+    assert account.draw("gcp", "us-west1", "spot", l4) == Draw(
+        "gcp/us-west1/PREEMPTIBLE_NVIDIA_L4_GPUS", 1, "gcp/global/GPUS_ALL_REGIONS"
+    )
+    unknown = account.draw("gcp", "us-west1", "spot", Sizes("x9", "X", 1, 1))
+    assert unknown == Draw(over_all="gcp/global/GPUS_ALL_REGIONS"), "every GPU counts there, whatever its own limit"
     assert account.draw("aws", "us-east-2", "spot", Sizes("x9.huge", "X", 1, 1)) == Draw()
     assert account.draw("lambda", "us", "on_demand", l4) == Draw()
 
@@ -35,7 +39,7 @@ def test_a_map_beside_the_prices_goes_first(tmp_path: Path, name: str) -> None:
 def test_google_cloud_counts_gpus(tmp_path: Path) -> None:
     (tmp_path / "gcp-accelerator-quota-mapping.csv").write_text(f"Accelerator,{MAP}\nP100,NVIDIA_P100_GPUS,SPOT_P100\n")
     p100 = Sizes("n1-standard-16+2xP100", "P100", 2, 16)
-    assert Account(tmp_path).draw("gcp", "r", "spot", p100) == Draw("gcp/r/SPOT_P100", 2)
+    assert Account(tmp_path).draw("gcp", "r", "spot", p100) == Draw("gcp/r/SPOT_P100", 2, "gcp/global/GPUS_ALL_REGIONS")
 
 
 def test_a_broken_map_is_none(tmp_path: Path) -> None:

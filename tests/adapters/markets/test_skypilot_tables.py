@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from hexcloud.adapters.files import load_gpu_names, load_gpus
 from hexcloud.adapters.markets.skypilot_names import GpuInfo, GpuNames, gpu_info
 from hexcloud.adapters.markets.skypilot_tables import (
@@ -9,6 +11,7 @@ from hexcloud.adapters.markets.skypilot_tables import (
     Words,
     accelerators_table,
     cloud_table,
+    listed_price,
     memory_table,
     price_cell,
     quota_table,
@@ -84,6 +87,16 @@ def test_a_cloud_without_zones_has_no_such_column() -> None:
     assert "AvailabilityZone" not in cells and cells["Region"] == "here"
     assert (cells["AcceleratorCount"], cells["vCPUs"], cells["MemoryGiB"]) == ("8.0", "4", "")
     assert gpu_info(cells["GpuInfo"]) == GpuInfo("L4", 22886 / 1024)
+
+
+def test_a_price_is_written_in_the_currency_in_which_it_will_be_read() -> None:
+    yuan = {"region": "cn-north-1", "currency": "CNY", "usd_per_unit": 0.14}
+    in_china = offer(usd=56.0).model_copy(update=yuan)
+    assert listed_price(in_china) == pytest.approx(400.0)
+    (cells,) = cloud_table(Sales([in_china], has_zones=False), WORDS)
+    assert cells["Price"] == "400"
+    assert listed_price(offer(usd=56.0).model_copy(update={"currency": "CNY", "usd_per_unit": 0.14})) == 56.0
+    assert listed_price(offer(usd=56.0).model_copy(update={"region": "cn-north-1"})) is None
 
 
 def test_numbers_are_written_plainly_or_not_at_all() -> None:

@@ -77,6 +77,22 @@ def test_read_back_it_gives_the_same_prices_and_gpus(market: Market, exported: E
             assert (row.gpu, row.gpu_count, row.vcpus) == (offer.gpu, offer.gpu_count, offer.vcpus), offer.id
 
 
+def test_yuan_come_back_as_yuan(market: Market, tmp_path: Path) -> None:
+    """An export that somebody then edits is read like any other file."""
+    p5 = next(offer for offer in market.offers if offer.instance_type == "p5.48xlarge" and offer.proven)
+    place = {"region": "cn-north-1", "zone": "cnn1-az1", "id": f"aws/cn-north-1/cnn1-az1/p5.48xlarge/{p5.tenure.value}"}
+    yuan = p5.model_copy(update={**place, "usd_per_hour": 56.0, "usd_per_unit": 0.14, "currency": "CNY"})
+    dollars = yuan.model_copy(update={"usd_per_unit": 1.0, "currency": "USD"})
+    written = write_skypilot_catalog(tmp_path, market.model_copy(update={"offers": (yuan,)}))
+    assert written.left_out == ()
+    (tmp_path / OWN_EXPORT).unlink()
+    (part,) = SkyPilotMarket(tmp_path, clouds=("aws",)).fetch()
+    (row,) = part.rows
+    assert row.currency == "CNY" and row.price == pytest.approx(400.0)
+    nobody = write_skypilot_catalog(tmp_path, market.model_copy(update={"offers": (dollars,)}))
+    assert nobody.left_out == (dollars.id,)
+
+
 def test_doubtful_capacity_is_not_offered_to_skypilot(market: Market, exported: Exported) -> None:
     folder, _ = exported
     doubtful = [offer for offer in market.offers if not offer.proven and offer.cloud == "aws"]

@@ -40,6 +40,33 @@ def test_a_name_that_never_ends_is_missing_and_the_others_come_first() -> None:
     free.set()
 
 
+def test_names_that_hang_in_every_thread_take_nobodys_turn() -> None:
+    free = threading.Event()
+
+    def read(name: str) -> str:
+        if name.startswith("hangs"):
+            free.wait()
+        return name
+
+    answers = dict(each(("hangs1", "hangs2", "a", "b", "c"), read, 2, 0.3))
+    free.set()
+    assert answers == {"hangs1": None, "hangs2": None, "a": "a", "b": "b", "c": "c"}
+
+
+def test_what_comes_too_late_is_no_second_answer() -> None:
+    over = threading.Event()
+
+    def read(name: str) -> str:
+        if name == "late":
+            over.wait()
+        over.set()
+        time.sleep(0.05)
+        return name
+
+    answers = list(each(("late", "a", "b"), read, 1, 0.5))
+    assert answers == [("late", None), ("a", "a"), ("b", "b")]
+
+
 def test_a_fault_of_our_own_is_one_missing_answer_a_traceback_and_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", told.append)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hexcloud.adapters.store import SqliteStore
+from hexcloud.adapters.store import SqlitePrices, SqliteStore
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus, RunId, node_id
 from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.messages import RunPhase, RunView
@@ -31,6 +31,13 @@ from hexcloud.domain.run import RunRecord, RunSpec, RunState
 from hexcloud.domain.workload import Workload
 
 OFFER = OfferId("aws/us-east-1/use1-az1/g5.xlarge/spot")
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Iterator[SqlitePrices]:
+    prices = SqlitePrices(tmp_path / "hexcloud.db")
+    yield prices
+    prices.close()
 
 
 @pytest.fixture

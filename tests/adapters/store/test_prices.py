@@ -1,62 +1,23 @@
 """The memory of prices: what it keeps, and what no bad answer takes away."""
 
 import math
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from hexcloud.adapters.store import SqlitePrices
-from hexcloud.domain.errors import StoreError
+from hexcloud.adapters.store.engine import engine_of
 from hexcloud.domain.market import Outcome, Quota
 from hexcloud.domain.offer import OfferId
-from hexcloud.domain.prices import PriceChange, Voucher
-from hexcloud.domain.row import Belief, Part, Row
-
-NOON = datetime(2026, 7, 20, 12, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def prices(tmp_path: Path) -> Iterator[SqlitePrices]:
-    prices = SqlitePrices(tmp_path / "hexcloud.db")
-    yield prices
-    prices.close()
-
-
-def row(price: float, **odd: Any) -> Row:
-    facts: dict[str, Any] = {
-        "cloud": "aws",
-        "region": "us-east-1",
-        "zone": "use1-az1",
-        "instance_type": "p5.48xlarge",
-        "tenure": "spot",
-        "gpu": "H100",
-        "gpu_count": 8,
-        "vcpus": 192,
-        "memory_gib": 2048,
-        "network_gb_per_s": 400,
-        "price": price,
-        "as_of": NOON.isoformat(),
-        "source": "aws",
-    }
-    return Row(**{**facts, **odd})
-
-
-def believed(price: float, **odd: Any) -> Belief:
-    return Belief(row=row(price, **odd), outcome=Outcome.ACCEPT)
-
-
-def part(at: datetime, **odd: Any) -> Part:
-    facts: dict[str, Any] = {"source": "aws", "cloud": "aws", "region": "us-east-1", "as_of": at, "content": str(at)}
-    return Part(**{**facts, **odd})
-
-
-P5 = row(1).id
+from hexcloud.domain.prices import Voucher
+from hexcloud.domain.row import Belief
+from tests.adapters.store.listings import HOUR, NOON, P5, believed, part, row, waiting
 
 
 def test_a_price_is_a_change_only_when_it_is_another_one(prices: SqlitePrices) -> None:
@@ -105,7 +66,7 @@ def test_a_failed_answer_keeps_the_last_good_one_and_is_noted(prices: SqlitePric
 
 def test_a_row_under_doubt_is_still_listed_so_its_last_good_price_stays(prices: SqlitePrices) -> None:
     prices.save_part(part(NOON), (believed(20.0),))
-    doubt = Belief(row=row(9.0), outcome=Outcome.QUARANTINE, rule="step", field="price", reason="fell by 55 %")
+    doubt = waiting(9.0)
     assert prices.save_part(part(NOON + HOUR), (doubt,)) == 0
     assert [one.row.price for one in prices.current()] == [20.0]
     (held,) = prices.held()
@@ -113,7 +74,7 @@ def test_a_row_under_doubt_is_still_listed_so_its_last_good_price_stays(prices: 
 
 
 def test_a_row_waits_since_it_was_first_held_and_no_longer_when_it_is_freed(prices: SqlitePrices) -> None:
-    doubt = Belief(row=row(9.0), outcome=Outcome.QUARANTINE, rule="step", field="price", reason="fell by 55 %")
+    doubt = waiting(9.0)
     prices.save_part(part(NOON), (doubt,))
     prices.save_part(part(NOON + HOUR), (doubt,))
     assert prices.held()[0].at_s == NOON.timestamp()
@@ -126,15 +87,14 @@ def test_a_rejected_row_may_hold_any_number(prices: SqlitePrices) -> None:
         row=row(math.nan, gpu_count=math.inf), outcome=Outcome.REJECT, rule="no_price", field="price", reason="no price"
     )
     prices.save_part(part(NOON), (bad,))
-    (kept,) = prices.doubts("aws")
+    (kept,) = prices.doubts()
     assert math.isnan(kept.row.price) and math.isinf(kept.row.gpu_count)
-    assert prices.doubts("gcp") == ()
 
 
 def test_quotas_vouchers_and_rates_come_back(prices: SqlitePrices) -> None:
     quota = Quota(key="aws/us-east-1/L-417A185B", left=96, limit=192)
     prices.save_part(part(NOON, quotas=(quota,)), ())
-    assert prices.quotas() == (quota,)
+    assert prices.quotas() == (quota.model_copy(update={"as_of": NOON}),), "with the moment at which it was so"
     voucher = Voucher(offer_id=P5, by="user", note="asked them", at_s=1.0)
     prices.vouch(voucher)
     assert prices.vouchers() == (voucher,)
@@ -143,16 +103,52 @@ def test_quotas_vouchers_and_rates_come_back(prices: SqlitePrices) -> None:
     assert prices.rates() == {"EUR": 1.10}
 
 
-def test_the_mark_moves_with_everything_a_market_is_made_from(prices: SqlitePrices) -> None:
+def test_the_mark_moves_with_everything_that_is_written_whatever_the_clocks_of_sources_say(
+    prices: SqlitePrices,
+) -> None:
+    eu, ago = "eu-west-1", NOON - 24 * HOUR
+    writings: tuple[Callable[[], object], ...] = (
+        lambda: prices.save_part(part(NOON), (believed(20.0),)),
+        lambda: prices.save_part(part(NOON, region=eu), (believed(20.0, region=eu),)),
+        lambda: prices.save_part(part(ago, source="list"), (believed(20.0, source="list"),)),
+        lambda: prices.save_part(part(NOON, problem="timed out"), ()),
+        lambda: prices.vouch(Voucher(offer_id=P5, by="user", at_s=1.0)),
+        lambda: prices.save_rate("EUR", 1.08, 1.0),
+        lambda: prices.save_rate("EUR", 1.09, 1.0),
+        lambda: prices.save_past(()),
+    )
     marks = [prices.mark()]
-    prices.save_part(part(NOON), (believed(20.0),))
-    marks.append(prices.mark())
-    prices.vouch(Voucher(offer_id=P5, by="user", at_s=1.0))
-    marks.append(prices.mark())
-    prices.save_rate("EUR", 1.08, 1.0)
-    marks.append(prices.mark())
-    assert len(set(marks)) == 4
-    assert prices.mark() == marks[-1]
+    for write in writings:
+        write()
+        marks.append(prices.mark())
+    assert marks == list(range(marks[0], marks[0] + len(writings) + 1))
+    assert prices.mark() == prices.book().mark == marks[-1]
+
+
+@pytest.mark.parametrize("listed", [1, 60])
+def test_the_book_is_read_in_one_transaction_with_as_many_questions_however_much_there_is(
+    prices: SqlitePrices, tmp_path: Path, listed: int
+) -> None:
+    rows = tuple(believed(20.0, zone=f"z{number}", currency="EUR") for number in range(listed))
+    prices.save_part(part(NOON, quotas=(Quota(key="aws/us-east-1/L-1", left=8),)), (*rows, waiting(9.0)))
+    prices.save_rate("EUR", 1.1, 0.0)
+    asked: list[str] = []
+    engine = engine_of((tmp_path / "hexcloud.db").resolve())
+    event.listen(engine, "before_cursor_execute", lambda *told: asked.append(told[2]))
+    book = prices.book()
+    assert sorted(one for one in asked if not one.startswith("SELECT")) == ["BEGIN"]
+    assert len(asked) <= 7
+    assert (book.current, book.doubts, book.rates) == (prices.current(), prices.doubts(), prices.rates())
+    assert (book.refreshes, book.quotas) == (prices.refreshes(), prices.quotas())
+    assert len(book.current) == listed
+
+
+def test_what_a_source_said_last_is_each_row_once_with_its_outcome(prices: SqlitePrices) -> None:
+    prices.save_part(part(NOON), (believed(20.0), believed(21.0, zone="use1-az2")))
+    prices.save_part(part(NOON, source="list"), (believed(19.0, source="list"),))
+    prices.save_part(part(NOON + HOUR), (waiting(9.0), believed(21.0, zone="use1-az2")))
+    assert [(one.row.price, one.outcome.value) for one in prices.said("aws")] == [(9.0, "quarantine"), (21.0, "accept")]
+    assert [one.row.price for one in prices.current() if one.row.source == "aws"] == [20.0, 21.0], "the old one stands"
 
 
 def test_history_answers_for_a_pattern(prices: SqlitePrices) -> None:
@@ -161,16 +157,52 @@ def test_history_answers_for_a_pattern(prices: SqlitePrices) -> None:
 
 
 def test_a_store_of_the_version_before_prices_gets_its_tables(tmp_path: Path) -> None:
-    import sqlite3
-
     path = tmp_path / "old.db"
-    with sqlite3.connect(path) as old:
-        old.execute("CREATE TABLE schema (version INTEGER NOT NULL)")
-        old.execute("INSERT INTO schema VALUES (1)")
-    old.close()
+    _make(path, "CREATE TABLE schema (version INTEGER NOT NULL); INSERT INTO schema VALUES (1);")
     prices = SqlitePrices(path)
     assert prices.save_part(part(NOON), (believed(20.0),)) == 1
     prices.close()
+
+
+VERSION_2 = """
+CREATE TABLE schema (version INTEGER NOT NULL);
+INSERT INTO schema VALUES (2);
+CREATE TABLE price_changes (number INTEGER NOT NULL PRIMARY KEY, source VARCHAR NOT NULL, offer_id VARCHAR NOT NULL,
+    at_s FLOAT NOT NULL, confirmed_s FLOAT NOT NULL, list_price FLOAT, currency VARCHAR NOT NULL, usd_per_hour FLOAT);
+CREATE INDEX price_changes_by_offer ON price_changes (offer_id, source, number);
+CREATE TABLE refreshes (source VARCHAR NOT NULL, cloud VARCHAR NOT NULL, region VARCHAR NOT NULL, at_s FLOAT NOT NULL,
+    good_s FLOAT, rows INTEGER NOT NULL, problem TEXT NOT NULL, short_prices INTEGER NOT NULL,
+    short_content VARCHAR NOT NULL, PRIMARY KEY (source, cloud, region));
+INSERT INTO refreshes VALUES ('aws', 'aws', 'us-east-1', 5.0, 5.0, 40, '', 0, '');
+CREATE TABLE quotas ("key" VARCHAR NOT NULL PRIMARY KEY, at_s FLOAT NOT NULL, body TEXT NOT NULL);
+INSERT INTO quotas VALUES ('aws/us-east-1/L-1', 5.0, '{"key":"aws/us-east-1/L-1","left":8.0,"limit":8.0}');
+"""
+
+
+def test_a_store_of_the_version_before_the_mark_keeps_what_it_knows(tmp_path: Path) -> None:
+    path, l2 = tmp_path / "old.db", Quota(key="aws/us-east-1/L-2", left=8)
+    _make(path, VERSION_2)
+    prices = SqlitePrices(path)
+    (known,) = prices.refreshes()
+    assert (known.good_s, known.rows, known.priced, known.complete) == (5.0, 40, 40, False)
+    assert [(quota.left, quota.as_of) for quota in prices.quotas()] == [
+        (8.0, datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC))
+    ]
+    before = prices.mark()
+    assert prices.save_part(part(NOON, complete=True, quotas=(l2,)), (believed(20.0),)) == 1
+    assert prices.mark() > before
+    assert [quota.key for quota in prices.quotas()] == [l2.key], "whose limits the old ones were is known"
+    assert prices.refreshes()[0].complete
+    prices.close()
+    again = SqlitePrices(path)
+    assert [one.row.price for one in again.current()] == [20.0]
+    again.close()
+
+
+def _make(path: Path, script: str) -> None:
+    with sqlite3.connect(path) as old:
+        old.executescript(script)
+    old.close()
 
 
 @settings(max_examples=25, deadline=None)
@@ -192,96 +224,3 @@ def test_of_two_prices_of_one_offer_the_dearer_counts_in_any_order(prices: Sqlit
     prices.save_part(part(NOON), (believed(20.0), believed(22.0)))
     prices.save_part(part(NOON + HOUR), (believed(22.0), believed(20.0)))
     assert [change.usd_per_hour for change in prices.history(P5)] == [22.0]
-
-
-def past(*hour_and_price: tuple[int, float], until: int = 0, **odd: Any) -> tuple[PriceChange, ...]:
-    """Changes so many hours before (below 0) or after noon, each confirmed until the next, the last until `until`."""
-    ends = [*(hour for hour, _ in hour_and_price[1:]), *([until] if hour_and_price else [])]
-    facts: dict[str, Any] = {"offer_id": P5, "source": "aws", "currency": "USD", **odd}
-    return tuple(
-        PriceChange(
-            at_s=(NOON + hour * HOUR).timestamp(),
-            confirmed_s=(NOON + end * HOUR).timestamp(),
-            usd_per_hour=price,
-            list_price=price,
-            **facts,
-        )
-        for (hour, price), end in zip(hour_and_price, ends, strict=True)
-    )
-
-
-def told(prices: SqlitePrices) -> list[tuple[float, float, float | None]]:
-    """Hours after noon at which each price began and was last seen, and the price."""
-    at_noon = NOON.timestamp()
-    return [
-        ((change.at_s - at_noon) / 3600, (change.confirmed_s - at_noon) / 3600, change.usd_per_hour)
-        for change in prices.history(P5)
-    ]
-
-
-def test_a_past_comes_before_what_is_known_and_twice_the_same_adds_nothing(prices: SqlitePrices) -> None:
-    prices.save_part(part(NOON), (believed(20.0),))
-    assert prices.save_past(past((-30, 18.0), (-10, 19.0), (5, 99.0))) == 2, "what is known already stands"
-    assert told(prices) == [(-30, -10, 18.0), (-10, 0, 19.0), (0, 0, 20.0)], "a past price ends where the known begins"
-    assert prices.save_past(past((-30, 18.0), (-10, 19.0), (5, 99.0))) == 0
-    assert prices.save_past(past((-50, 17.0), (-30, 18.0), (-10, 19.0))) == 1, "a longer past adds what is older still"
-    assert [price for _, _, price in told(prices)] == [17.0, 18.0, 19.0, 20.0]
-
-
-def test_a_price_that_was_there_before_it_was_first_read_is_one_price(prices: SqlitePrices) -> None:
-    prices.save_part(part(NOON), (believed(20.0),))
-    assert prices.save_past(past((-30, 18.0), (-10, 20.0))) == 2
-    assert told(prices) == [(-30, -10, 18.0), (-10, 0, 20.0)]
-    assert prices.save_past(past((-30, 18.0), (-10, 20.0))) == 0
-
-
-def test_a_past_without_anything_known_is_kept_whole(prices: SqlitePrices) -> None:
-    assert prices.save_past(past((-30, 18.0), (-10, 19.0))) == 2
-    assert told(prices) == [(-30, -10, 18.0), (-10, 0, 19.0)]
-    assert prices.current() == (), "what was is no offer"
-    assert prices.save_past(()) == 0
-
-
-def test_a_past_of_another_source_or_offer_touches_nothing(prices: SqlitePrices) -> None:
-    prices.save_part(part(NOON), (believed(20.0),))
-    other = row(1, zone="use1-az2").id
-    assert prices.save_past((*past((-10, 20.0), source="list"), *past((-10, 20.0), offer_id=other))) == 2
-    assert {(change.source, change.at_s) for change in prices.history(P5)} == {
-        ("aws", NOON.timestamp()),
-        ("list", (NOON - 10 * HOUR).timestamp()),
-    }
-
-
-def test_after_a_past_it_is_still_the_newest_price_that_a_refresh_confirms(prices: SqlitePrices) -> None:
-    prices.save_part(part(NOON), (believed(20.0),))
-    prices.save_past(past((-30, 18.0), (-10, 19.0)))
-    assert prices.save_part(part(NOON + 3 * HOUR), (believed(20.0),)) == 0
-    assert told(prices) == [(-30, -10, 18.0), (-10, 0, 19.0), (0, 3, 20.0)]
-
-
-def test_a_past_is_kept_whole_or_not_at_all(prices: SqlitePrices) -> None:
-    good, bad = past((-30, 18.0)), past((-20, 19.0), offer_id=row(1, zone="use1-az2").id)
-    torn = bad[0].model_copy(update={"currency": None})
-    with pytest.raises(StoreError):
-        prices.save_past((*good, torn))
-    assert prices.history(OfferId("*")) == ()
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(-40, 4), st.sampled_from([10.0, 11.0])), max_size=8, unique_by=lambda one: one[0])
-)
-def test_whatever_a_past_holds_time_goes_forward_and_what_was_known_stays(
-    tmp_path_factory: pytest.TempPathFactory, hours: list[tuple[int, float]]
-) -> None:
-    prices = SqlitePrices(tmp_path_factory.mktemp("prices") / "hexcloud.db")
-    prices.save_part(part(NOON), (believed(10.0),))
-    prices.save_part(part(NOON + HOUR), (believed(12.0),))
-    changes = past(*sorted(hours))
-    assert prices.save_past(changes) == sum(change.at_s < NOON.timestamp() for change in changes)
-    assert prices.save_past(changes) == 0
-    after = told(prices)
-    assert [began for began, _, _ in after] == sorted(began for began, _, _ in after)
-    assert all(end <= after[number + 1][0] for number, (_, end, _) in enumerate(after[:-1]))
-    assert [price for _, _, price in after][-2:] == [10.0, 12.0]
-    prices.close()

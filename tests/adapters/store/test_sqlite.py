@@ -21,6 +21,7 @@ def test_a_store_that_holds_nothing_says_so(store: Store) -> None:
     assert store.view(NOBODY) is None
     assert store.nodes(NOBODY) == ()
     assert store.events(NOBODY) == ()
+    assert store.last_event(NOBODY) is None
     assert store.ledger(NOBODY) == ()
     assert store.blocks(NOBODY, 0.0) == {}
     assert store.spent_usd(NOBODY) == 0.0
@@ -72,6 +73,7 @@ def test_events_are_numbered_and_can_be_followed(store: Store, run: RunRecord) -
     assert event == first
     store.add_event(run.id, second)
     assert [event for _, event in store.events(run.id, after=number)] == [second]
+    assert store.last_event(run.id) == second
 
 
 def test_the_ledger_sums_up(store: Store, run: RunRecord, entry: LedgerEntry) -> None:
