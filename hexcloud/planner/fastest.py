@@ -91,7 +91,8 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     cap = cap_usd_per_hour(problem)
     trial = trial_at(Useful(problem, low))
     price = least_usd_per_sample_s(trial.useful)
-    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    is_wide = low < ceiling * (1.0 - width)  # else any plan will do
+    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[: _HOPES if is_wide else 0]
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
