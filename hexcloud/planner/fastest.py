@@ -46,7 +46,7 @@ def fastest(
     """
     ceiling = min(below, first_ceiling(problem))
     least = ceiling * _LEAST_SHARE
-    best = None if start is None else stretched(problem, start, (0.0, ceiling), width)
+    best = None if start is None else stretched(problem, start, (least, ceiling), width)
     # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
     low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
     while low > least and ceiling - _made(best) > width * ceiling:
