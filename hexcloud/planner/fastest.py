@@ -46,7 +46,7 @@ def fastest(
     """
     ceiling = min(below, first_ceiling(problem))
     least = ceiling * _LEAST_SHARE
-    best = None if start is None else stretched(problem, start, (0.0, ceiling), width)
+    best = None if start is None else stretched(problem, start, (least, ceiling), width)
     # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
     low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
     while low > least and ceiling - _made(best) > width * ceiling:
@@ -91,7 +91,8 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     cap = cap_usd_per_hour(problem)
     trial = trial_at(Useful(problem, low))
     price = least_usd_per_sample_s(trial.useful)
-    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    is_wide = low < ceiling * (1.0 - width)  # else any plan will do
+    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[: _HOPES if is_wide else 0]
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
