@@ -92,7 +92,8 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     trial = trial_at(Useful(problem, low))
     price = least_usd_per_sample_s(trial.useful)
     is_wide = low < ceiling * (1.0 - width)  # else any plan will do
-    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[: _HOPES if is_wide else 0]
+    most = problem.gang_table.most_by_site(cap, price) if is_wide and trial.sites else {}
+    hopes = sorted(trial.sites, key=lambda ranked: -most[ranked.site.anchor.id])[:_HOPES] if is_wide else []
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
@@ -118,13 +119,3 @@ def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Fo
         Choice(Useful(useful.problem, useful.samples_per_s, ceiling), tuple(few.tolist()), gangs, site.anchor)
     )
     return Found(rules, solved(rules, width), -INFINITY, 0)
-
-
-def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
-    """Return a throughput that no plan with the trainer at a site exceeds."""
-    problem, cap = useful.problem, cap_usd_per_hour(useful.problem)
-    return max(
-        min(gang.samples_per_s * problem.duty, (cap - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
-        for gang in ranked.site.gangs
-        if problem.gang_usd_per_hour(gang) < cap
-    )

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Market, Rejection
-from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import GIB, usable_bytes
@@ -26,20 +26,28 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
     unable = {kind: _unable(*kind, market, workload) for kind in {(one.gpu, one.gpu_count) for one in market.offers}}
     kept: list[Offer] = []
     rejections: list[Rejection] = []
+    known: dict[_Refusal, Rejection] = {}
     for offer in sorted(market.offers, key=lambda one: one.id):
-        refusal = _unwanted(offer, policy, wishes) or unable[offer.gpu, offer.gpu_count]
-        if refusal is None and stock.running(offer.id) == 0:
+        refusal, most = _unwanted(offer, policy, wishes) or unable[offer.gpu, offer.gpu_count], 0
+        if refusal is None and (most := stock.most(offer)) == 0:
             refusal = stock.refusal(offer)
         if refusal:
-            rejections.append(Rejection(offer_id=offer.id, rule=refusal[0], reason=refusal[1]))
+            rejections.append(_rejection(refusal, known).twin(offer_id=offer.id))
         else:
-            kept.append(offer.model_copy(update={"stock": stock.most(offer)}))
+            kept.append(offer.twin(stock=most))
     return Screened(offers=tuple(kept), rejections=tuple(rejections))
 
 
 _Refusal = tuple[str, str]
 _Wishes = tuple[tuple[str, tuple[str, ...]], ...]
 """Facts of an offer that the policy restricts, and the patterns they may match."""
+
+
+def _rejection(refusal: _Refusal, known: dict[_Refusal, Rejection]) -> Rejection:
+    """Return a Rejection with a reason: thousands of offers share a few."""
+    if refusal not in known:
+        known[refusal] = Rejection(offer_id=OfferId(""), rule=refusal[0], reason=refusal[1])
+    return known[refusal]
 
 
 def _wishes(policy: Policy) -> _Wishes:

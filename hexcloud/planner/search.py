@@ -132,13 +132,13 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
 
 
 def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool) -> RuleModel:
-    least_gang, site, gangs = ranked
+    least_gang, site, gangs, prices = ranked
     useful, floor = trial.useful, trial.floor
     problem = useful.problem
     if problem.keeps_all:
         everything = np.flatnonzero(useful.in_reach(site))
         return build(Choice(useful, tuple(everything.tolist()), gangs, site.anchor))
-    affordable = tuple(gang for gang in gangs if trial.least + problem.gang_usd_per_hour(gang) <= ceiling)
+    affordable = tuple(gang for gang, usd in zip(gangs, prices, strict=True) if trial.least + usd <= ceiling)
     alive = floor.alive
     extra = floor.extra[alive] + useful.egress_usd_per_hour(site)[alive]
     near = alive[useful.in_reach(site)[alive] & (extra <= ceiling - floor.usd_per_hour - least_gang)]
@@ -203,10 +203,9 @@ def raised(trial: Trial, ceiling: float) -> Trial:
     slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour if trial.sites else 0.0
     if slack <= 0 or slack == INFINITY:
         return trial
-    problem = useful.problem
     near = floor.alive[floor.extra[floor.alive] <= slack]
-    gangs = [gang for ranked in trial.sites for gang in ranked.gangs]
-    affordable = tuple(gang for gang in gangs if floor.usd_per_hour + problem.gang_usd_per_hour(gang) <= ceiling)
+    gangs = ((gang, usd) for ranked in trial.sites for gang, usd in zip(ranked.gangs, ranked.prices, strict=True))
+    affordable = tuple(gang for gang, usd in gangs if floor.usd_per_hour + usd <= ceiling)
     kept = undominated(Contest(useful, near, affordable, relaxed=True, counts_slots=False))
     rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True, counts_slots=False))
     rules.model.cap_objective(floor.usd_per_hour + slack)

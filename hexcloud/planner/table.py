@@ -65,12 +65,10 @@ class Table:
         return len(self.offer)
 
     @cached_property
-    def speeds(self) -> tuple[list[tuple[int, float]], Ints]:
-        """Different pairs of tp and generation time, and each column's number: thousands of offers share a few."""
-        number: dict[tuple[int, float], int] = {}
-        pairs = zip(self.tp.tolist(), self.generation_s.tolist(), strict=True)
-        numbers = np.fromiter((number.setdefault(pair, len(number)) for pair in pairs), np.int64, len(self))
-        return list(number), numbers
+    def degrees(self) -> tuple[list[int], Ints]:
+        """Different tensor-parallel degrees, and the number of each column's."""
+        degrees, numbers = np.unique(self.tp, return_inverse=True)
+        return degrees.tolist(), numbers
 
     @cached_property
     def price(self) -> Floats:
