@@ -45,10 +45,11 @@ def build_columns(
     rejections: list[Rejection] = []
     kinds: dict[_Machine, _Kind] = {}
     ladders: dict[tuple[str, int], _Ladder] = {}
+    speeds: _Speeds = {}
     for offer in sorted(offers, key=lambda one: one.id):
         machine = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
         if machine not in kinds:
-            ladder = ladders.get(machine[:2]) or _Ladder(offer, market, workload)
+            ladder = ladders.get(machine[:2]) or _Ladder(offer, market, workload, speeds)
             kinds[machine] = _kind(offer, ladders.setdefault(machine[:2], ladder), policy)
         own = [shape.twin(offer_id=offer.id) for shape in kinds[machine].rollouts]
         trained = _own_gangs(offer, kinds[machine].gangs, policy)
@@ -90,26 +91,45 @@ def _own_gangs(offer: Offer, gangs: list[TrainerColumn], policy: Policy) -> list
     return [gang.twin(offer_id=offer.id) for gang in gangs if gang.nodes <= depth]
 
 
+class _Speed(NamedTuple):
+    """Of one replica."""
+
+    samples_per_s: float
+    generation_s: float
+
+
+_Speeds = dict[tuple[str, int, int], _Speed]
+"""By GPU, degree and batch: machines with more of a GPU hold more of the same replicas."""
+
+
 class _Ladder:
     """Rollout columns of one kind of machine at every legal degree and halving of its largest batch, each made once.
 
     The network counts in none of them, so machines that differ in that alone share a ladder.
     """
 
-    def __init__(self, offer: Offer, market: Market, workload: Workload) -> None:
+    def __init__(self, offer: Offer, market: Market, workload: Workload, speeds: _Speeds) -> None:
         self.offer = offer
         self.market = market
         self.workload = workload
         self.single = Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
         self.full: list[Replica] = _full_replicas(offer, self.single, workload)
         self._known: dict[tuple[int, int], RolloutColumn] = {}
+        self._speeds = speeds
 
     def column(self, tp: int, batch: int) -> RolloutColumn:
         """Return the column of a degree and batch."""
         known = self._known.get((tp, batch))
         if known is None:
             replica = Replica(self.single.gpu, self.single.efficiency, tp, batch)
-            known = self._known[tp, batch] = _rollout_column(self.offer, replica, self.workload)
+            known = self._known[tp, batch] = _machine_column(self.offer, replica, self._speed(replica))
+        return known
+
+    def _speed(self, replica: Replica) -> _Speed:
+        key = (self.offer.gpu, replica.tp, replica.batch)
+        known = self._speeds.get(key)
+        if known is None:
+            known = self._speeds[key] = _speed_of(replica, self.workload)
         return known
 
 
@@ -215,15 +235,24 @@ def _halvings(batch: int) -> Iterator[int]:
         batch //= 2
 
 
-def _rollout_column(offer: Offer, replica: Replica, workload: Workload) -> RolloutColumn:
+def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> RolloutColumn:
+    """Return the column of an offer's machine that runs as many of these replicas as it can."""
+    return _machine_column(offer, replica, _speed_of(replica, workload))
+
+
+def _speed_of(replica: Replica, workload: Workload) -> _Speed:
+    return _Speed(rollout.samples_per_s(replica, workload), rollout.generation_p95_s(replica, workload))
+
+
+def _machine_column(offer: Offer, replica: Replica, speed: _Speed) -> RolloutColumn:
     replicas = offer.gpu_count // replica.tp
     return RolloutColumn(
         offer_id=offer.id,
         tp=replica.tp,
         replicas=replicas,
         batch=replica.batch,
-        samples_per_s=rollout.samples_per_s(replica, workload) * replicas,
-        generation_s=rollout.generation_p95_s(replica, workload),
+        samples_per_s=speed.samples_per_s * replicas,
+        generation_s=speed.generation_s,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +43,8 @@ class Gangs:
         rows = list(facts.values())
         self.all = gangs
         self.offer: Ints = np.fromiter((number[gang.offer_id] for gang in gangs), np.int64, len(gangs))
-        self.rates = duty * self._floats(gang.samples_per_s for gang in gangs)
-        self.nodes = nodes = self._floats(gang.nodes for gang in gangs)
+        self.rates = duty * self._floats(map(attrgetter("samples_per_s"), gangs))
+        self.nodes = nodes = self._floats(map(attrgetter("nodes"), gangs))
         starting = np.maximum(0.0, nodes - self._of_offers(row.training for row in rows))
         self.usd_per_hour: Floats = nodes * self._of_offers(row.offer.usd_per_hour for row in rows) + (
             starting * self._of_offers(row.start_usd_per_hour for row in rows)

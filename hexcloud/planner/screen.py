@@ -1,6 +1,7 @@
 """screen: which offers this job and these wishes can use at all. A refusal is a value with its reason."""
 
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.frozen import Frozen
@@ -23,12 +24,15 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
     """Return the offers that pass every rule, each with its effective stock, and a Rejection for every other."""
     stock = Stock(market, policy, fleet)
     wishes = tuple((rule, patterns) for rule, patterns in _wishes(policy) if patterns)
-    unable = {kind: _unable(*kind, market, workload) for kind in {(one.gpu, one.gpu_count) for one in market.offers}}
+    unable: dict[tuple[str, int], _Refusal | None] = {}
     kept: list[Offer] = []
     rejections: list[Rejection] = []
     known: dict[_Refusal, Rejection] = {}
-    for offer in sorted(market.offers, key=lambda one: one.id):
-        refusal, most = _unwanted(offer, policy, wishes) or unable[offer.gpu, offer.gpu_count], 0
+    for offer in sorted(market.offers, key=attrgetter("id")):
+        kind = (offer.gpu, offer.gpu_count)
+        if kind not in unable:
+            unable[kind] = _unable(*kind, market, workload)
+        refusal, most = _unwanted(offer, policy, wishes) or unable[kind], 0
         if refusal is None and (most := stock.most(offer)) == 0:
             refusal = stock.refusal(offer)
         if refusal:
