@@ -5,6 +5,8 @@ there is no plan there is none beyond. A plan that is found is stretched to the 
 is a little over that: when it fails, that is the proof.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hexcloud.planner.gangs import Ranked
@@ -98,10 +100,16 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
         return max(fast, key=_made)
-    trial = raised(trial, cap)
-    sites = (ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap)
-    plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
-    return next((stretched_answer(found, ceiling, width) for found in plans if found.solution.values), None)
+    plans = (found for found in _site_plans(trial, cap) if found.solution.values)
+    return next((stretched_answer(found, ceiling, width) for found in plans), None)
+
+
+def _site_plans(trial: Trial, cap: float) -> Iterator[Found]:
+    """Try every site; the floor is raised only once the most promising one has no plan."""
+    for number, ranked in enumerate(trial.sites):
+        trial = raised(trial, cap) if number == 1 else trial
+        if trial.least + ranked.least_usd_per_hour <= cap:
+            yield at_site(trial, ranked, INFINITY, cap)
 
 
 def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:

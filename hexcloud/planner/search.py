@@ -197,12 +197,14 @@ def trial_at(useful: Useful) -> Trial:
 def raised(trial: Trial, ceiling: float) -> Trial:
     """Raise the floor to what whole machines cost, as far as the ceiling is concerned.
 
-    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
+    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap. It
+    takes longer than that of a site, so it is not worth it for one.
     """
     floor, useful = trial.floor, trial.useful
-    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour if trial.sites else 0.0
-    if slack <= 0 or slack == INFINITY:
+    open_sites = sum(floor.usd_per_hour + ranked.least_usd_per_hour < ceiling for ranked in trial.sites)
+    if open_sites <= 1 or ceiling == INFINITY:
         return trial
+    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour
     near = floor.alive[floor.extra[floor.alive] <= slack]
     gangs = ((gang, usd) for ranked in trial.sites for gang, usd in zip(ranked.gangs, ranked.prices, strict=True))
     affordable = tuple(gang for gang, usd in gangs if floor.usd_per_hour + usd <= ceiling)
