@@ -23,7 +23,7 @@ def _cycles_wait() -> Iterator[None]:
     """Put off the search for cycles, and leave it as it was found.
 
     The columns of a whole market are so many new objects that they set off searches through everything that is alive, a
-    fifth of a plan's time, and a plan makes no cycles: what it made goes when it ends.
+    fifth of a plan's time, and the only cycle in a plan is the small graph of its slots: the rest goes when it ends.
     """
     was_on = gc.isenabled()
     gc.disable()
