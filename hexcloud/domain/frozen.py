@@ -4,6 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
+_new, _put = object.__new__, object.__setattr__
+
 
 class Frozen(BaseModel):
     """A value that never changes; a new value is made with `model_copy(update=...)`."""
@@ -16,11 +18,12 @@ class Frozen(BaseModel):
         For thousands of values that differ in one field. It takes half the time and a third of the memory of a checked
         one, as equal values and the set of known fields are shared.
         """
-        twin = object.__new__(type(self))
+        twin = _new(type(self))
         known = self.__pydantic_fields_set__
-        object.__setattr__(twin, "__dict__", {**self.__dict__, **changes})
-        known = known if changes.keys() <= known else known | changes.keys()
-        object.__setattr__(twin, "__pydantic_fields_set__", known)
-        object.__setattr__(twin, "__pydantic_extra__", None)
-        object.__setattr__(twin, "__pydantic_private__", None)
+        for name in changes:
+            known = known if name in known else known | {name}
+        _put(twin, "__dict__", {**self.__dict__, **changes})
+        _put(twin, "__pydantic_fields_set__", known)
+        _put(twin, "__pydantic_extra__", None)
+        _put(twin, "__pydantic_private__", None)
         return twin

@@ -24,6 +24,8 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
     """Return the offers that pass every rule, each with its effective stock, and a Rejection for every other."""
     stock = Stock(market, policy, fleet)
     wishes = tuple((rule, patterns) for rule, patterns in _wishes(policy) if patterns)
+    takes_spot = policy.max_spot_share > 0 or policy.spot_trainer
+    is_choosy = bool(wishes) or not takes_spot
     unable: dict[tuple[str, int], _Refusal | None] = {}
     kept: list[Offer] = []
     rejections: list[Rejection] = []
@@ -32,7 +34,7 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
         kind = (offer.gpu, offer.gpu_count)
         if kind not in unable:
             unable[kind] = _unable(*kind, market, workload)
-        refusal, most = _unwanted(offer, policy, wishes) or unable[kind], 0
+        refusal, most = (_unwanted(offer, wishes, takes_spot=takes_spot) if is_choosy else None) or unable[kind], 0
         if refusal is None and (most := stock.most(offer)) == 0:
             refusal = stock.refusal(offer)
         if refusal:
@@ -58,13 +60,13 @@ def _wishes(policy: Policy) -> _Wishes:
     return (("cloud", policy.clouds), ("region", policy.regions), ("gpu", policy.gpus))
 
 
-def _unwanted(offer: Offer, policy: Policy, wishes: _Wishes) -> _Refusal | None:
+def _unwanted(offer: Offer, wishes: _Wishes, *, takes_spot: bool) -> _Refusal | None:
     """What the policy does not want."""
     for rule, patterns in wishes:
         value = {"cloud": offer.cloud, "region": offer.region, "gpu": offer.gpu}[rule]
         if not any(fnmatchcase(value, pattern) for pattern in patterns):
             return rule, f"{rule} {value} is not among {', '.join(patterns)}"
-    if offer.tenure is Tenure.SPOT and policy.max_spot_share == 0 and not policy.spot_trainer:
+    if offer.tenure is Tenure.SPOT and not takes_spot:
         return "tenure", "the policy allows no spot machine in any role"
     return None
 

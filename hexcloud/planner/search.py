@@ -118,11 +118,14 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
     """Solve one site: without what is out of reach, dominated, or over the ceiling together with the rest.
 
     First without counting slots, so that the largest batch of every machine is enough; only when that answer has more
-    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for.
+    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for, nor any where no
+    rollout machine is left.
     """
     nodes = 0
     for counts_slots in (False, True):
         rules = _site_rules(trial, ranked, ceiling, counts_slots)
+        if not rules.rollout:
+            return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, nodes)
         rules.model.cap_objective(cutoff)
         solution = solved(rules, gap)
         nodes += solution.nodes
