@@ -185,12 +185,12 @@ _PLACES = tuple(
     (cloud, f"{word}-{number}")
     for cloud in ("aws", "gcp", "azure", "lambda", "runpod")
     for word in ("us-east", "us-west", "eu-north", "eu-west", "ap-south", "ap-east")
-    for number in (1, 2)
+    for number in (1, 2, 3)
 )
 
 
 def _made_up() -> Iterator[Offer]:
-    """Sixty regions with up to three zones; prices differ by place, spot is a quarter to three quarters of them."""
+    """Ninety regions with up to three zones; prices differ by place, spot is a quarter to three quarters of them."""
     dice = random.Random(0)
     for cloud, region in _PLACES:
         level = dice.uniform(0.8, 1.4)

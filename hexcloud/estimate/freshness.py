@@ -28,4 +28,4 @@ def versions_old(workload: Workload, tp: int, generation_s: float, travel_s: flo
 def farthest_s(workload: Workload, tp: int, generation_s: float, step_s: float) -> float:
     """Return the longest way of the weights, seconds, from which `versions_old` is still allowed; negative: none is."""
     left = versions_allowed(workload) * step_s - generation_s - reload_s(workload, tp)
-    return left if left <= step_s else (left + step_s) / 2.0
+    return min(left, (left + step_s) / 2.0)

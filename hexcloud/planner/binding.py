@@ -25,9 +25,9 @@ def binding_rules(found: Found) -> tuple[str, ...]:
 def _needing(rules: RuleModel, held: Held, gang: TrainerColumn) -> list[str]:
     """Rules that one machine less would break; of gangs, those that a cheaper one is too slow for."""
     problem, target = rules.problem, rules.choice.samples_per_s
-    price = problem.gang_usd_per_hour(gang)
-    cheaper = (one for one in problem.gangs if problem.gang_usd_per_hour(one) < price)
-    names = ["train_rate"] if any(one.samples_per_s * problem.duty < target for one in cheaper) else []
+    gangs = problem.gang_table
+    is_slower_for_less = (gangs.rates < target) & (gangs.usd_per_hour < problem.gang_usd_per_hour(gang))
+    names = ["train_rate"] if is_slower_for_less.any() else []
     rates = {column: problem.rate(column, target) for column, _ in held}
     made = sum(rates[column] * count for column, count in held)
     if made - min(rates.values()) < target:

@@ -4,7 +4,7 @@ A replica stays inside one machine: the engine is started per machine, and slots
 one. A model that fits no machine of an offer is a Rejection with the memory it needs (ADR 0006).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -44,11 +44,14 @@ def build_columns(
     gangs: list[TrainerColumn] = []
     rejections: list[Rejection] = []
     kinds: dict[_Machine, _Kind] = {}
+    ladders: dict[tuple[str, int], _Ladder] = {}
+    speeds: _Speeds = {}
     for offer in sorted(offers, key=lambda one: one.id):
         machine = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
         if machine not in kinds:
-            kinds[machine] = _kind(offer, market, workload, policy)
-        own = [RolloutColumn.model_validate({**shape, "offer_id": offer.id}) for shape in kinds[machine].rollouts]
+            ladder = ladders.get(machine[:2]) or _Ladder(offer, market, workload, speeds)
+            kinds[machine] = _kind(offer, ladders.setdefault(machine[:2], ladder), policy)
+        own = [shape.twin(offer_id=offer.id) for shape in kinds[machine].rollouts]
         trained = _own_gangs(offer, kinds[machine].gangs, policy)
         rollouts += own
         gangs += trained
@@ -63,57 +66,74 @@ _Machine = tuple[str, int, float]
 """GPU, how many, and network: offers of equal machines get equal columns, estimated once."""
 
 
-_Shape = dict[str, object]
-"""Fields of a column."""
-
-
 class _Kind(NamedTuple):
     """Columns of one kind of machine; the offer's id in them is that of the first."""
 
-    rollouts: list[_Shape]
-    gangs: list[tuple[int, _Shape]]
-    """With the number of nodes, ascending."""
+    rollouts: list[RolloutColumn]
+    gangs: list[TrainerColumn]
+    """Smallest first."""
 
 
-def _kind(offer: Offer, market: Market, workload: Workload, policy: Policy) -> _Kind:
-    ladder = _Ladder(offer, market, workload)
-    gangs = [
-        (nodes, dict(column))
+def _kind(offer: Offer, ladder: "_Ladder", policy: Policy) -> _Kind:
+    gangs = (
+        _trainer_column(_Gang(offer, nodes, layout), ladder)
         for nodes in GANG_NODES
         for layout in LAYOUTS
         if nodes <= min(policy.max_gang_nodes, layout.most_nodes)
-        and (column := _trainer_column(_Gang(offer, nodes, layout), market, workload)) is not None
-    ]
-    return _Kind([dict(column) for column in _rollout_columns(ladder, policy)], gangs)
+    )
+    return _Kind(_rollout_columns(offer, ladder, policy), [gang for gang in gangs if gang is not None])
 
 
-def _own_gangs(offer: Offer, gangs: list[tuple[int, _Shape]], policy: Policy) -> list[TrainerColumn]:
+def _own_gangs(offer: Offer, gangs: list[TrainerColumn], policy: Policy) -> list[TrainerColumn]:
     if offer.tenure is Tenure.SPOT and not policy.spot_trainer:
         return []
     depth = policy.max_nodes_per_pool if offer.stock is None else offer.stock
-    return [TrainerColumn.model_validate({**shape, "offer_id": offer.id}) for nodes, shape in gangs if nodes <= depth]
+    return [gang.twin(offer_id=offer.id) for gang in gangs if gang.nodes <= depth]
+
+
+class _Speed(NamedTuple):
+    """Of one replica."""
+
+    samples_per_s: float
+    generation_s: float
+
+
+_Speeds = dict[tuple[str, int, int], _Speed]
+"""By GPU, degree and batch: machines with more of a GPU hold more of the same replicas."""
 
 
 class _Ladder:
-    """Rollout columns of one kind of machine at every legal degree and halving of its largest batch, each made once."""
+    """Rollout columns of one kind of machine at every legal degree and halving of its largest batch, each made once.
 
-    def __init__(self, offer: Offer, market: Market, workload: Workload) -> None:
+    The network counts in none of them, so machines that differ in that alone share a ladder.
+    """
+
+    def __init__(self, offer: Offer, market: Market, workload: Workload, speeds: _Speeds) -> None:
         self.offer = offer
         self.market = market
         self.workload = workload
-        self.full: list[Replica] = _full_replicas(offer, market, workload)
+        self.single = Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
+        self.full: list[Replica] = _full_replicas(offer, self.single, workload)
         self._known: dict[tuple[int, int], RolloutColumn] = {}
+        self._speeds = speeds
 
     def column(self, tp: int, batch: int) -> RolloutColumn:
         """Return the column of a degree and batch."""
         known = self._known.get((tp, batch))
         if known is None:
-            replica = replace(_single(self.offer, self.market, self.workload), tp=tp, batch=batch)
-            known = self._known[tp, batch] = rollout_column(self.offer, replica, self.workload)
+            replica = Replica(self.single.gpu, self.single.efficiency, tp, batch)
+            known = self._known[tp, batch] = _machine_column(self.offer, replica, self._speed(replica))
+        return known
+
+    def _speed(self, replica: Replica) -> _Speed:
+        key = (self.offer.gpu, replica.tp, replica.batch)
+        known = self._speeds.get(key)
+        if known is None:
+            known = self._speeds[key] = _speed_of(replica, self.workload)
         return known
 
 
-def _rollout_columns(ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
+def _rollout_columns(offer: Offer, ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
     """Columns at the degree that makes most samples per instance, and those that are quick enough for what is asked.
 
     Ties go to the smaller degree. Slow GPUs need a small batch, or more of them per replica, to finish in time.
@@ -125,15 +145,20 @@ def _rollout_columns(ladder: _Ladder, policy: Policy) -> list[RolloutColumn]:
     batches = sorted({max(1, best.batch // divisor) for divisor in BATCH_DIVISORS})
     columns = [ladder.column(best.tp, batch) for batch in batches]
     target = None if policy.objective is not Objective.MIN_COST else policy.least_samples_per_s
-    columns += _quicker(ladder, columns) if target is None else _quick(ladder, columns, target)
+    if target is None:
+        return _sorted((*columns, *_quicker(ladder, columns)))
+    reaches = [Reach(ladder.workload, target, travel_s) for travel_s in _travels_s(offer, ladder)]
+    return _sorted((*columns, *_quick(ladder, columns, reaches)))
+
+
+def _sorted(columns: Iterable[RolloutColumn]) -> list[RolloutColumn]:
     return sorted(columns, key=lambda column: (column.tp, column.batch))
 
 
-def _quick(ladder: _Ladder, usual: list[RolloutColumn], samples_per_s: float) -> list[RolloutColumn]:
+def _quick(ladder: _Ladder, usual: list[RolloutColumn], reaches: list["Reach"]) -> list[RolloutColumn]:
     """The best columns that are quick enough for a throughput, from each distance of the trainer."""
     found: list[RolloutColumn] = []
-    for travel_s in _travels_s(ladder.offer, ladder.market, ladder.workload):
-        reach = Reach(ladder.workload, samples_per_s, travel_s)
+    for reach in reaches:
         quick = _quick_column(ladder, reach)
         in_time = [column.samples_per_s for column in (*usual, *found) if reach.has(column)]
         if quick is not None and quick.samples_per_s > max(in_time, default=0.0):
@@ -175,28 +200,23 @@ class Reach:
         return self.travel_s <= farthest_s(self.workload, column.tp, column.generation_s, step_s)
 
 
-def _travels_s(offer: Offer, market: Market, workload: Workload) -> list[float]:
+def _travels_s(offer: Offer, ladder: _Ladder) -> list[float]:
     """Seconds a version takes to an offer from a trainer at each distance."""
-    links = {link.scope: link.gb_per_s for link in market.network.links}
+    links = {link.scope: link.gb_per_s for link in ladder.market.network.links}
     own = offer.network_gb_per_s
     speeds = {min(own, links.get(scope, own)) for scope in LinkScope}
-    return [transfer_s(full_bytes(workload.model), speed) for speed in sorted(speeds)]
+    return [transfer_s(full_bytes(ladder.workload.model), speed) for speed in sorted(speeds)]
 
 
-def _full_replicas(offer: Offer, market: Market, workload: Workload) -> list[Replica]:
+def _full_replicas(offer: Offer, single: Replica, workload: Workload) -> list[Replica]:
     """The largest useful replica at each legal degree."""
     replicas = []
     for tp in _legal_tp(offer, workload):
         admitted = (workload.eta + 1) * workload.samples_per_step // (offer.gpu_count // tp)
-        fitting = min(MAX_BATCH, largest_batch(workload, market.gpus[offer.gpu], tp), admitted)
+        fitting = min(MAX_BATCH, largest_batch(workload, single.gpu, tp), admitted)
         if fitting >= 1:
-            replicas.append(replace(_single(offer, market, workload), tp=tp, batch=fitting))
+            replicas.append(replace(single, tp=tp, batch=fitting))
     return replicas
-
-
-def _single(offer: Offer, market: Market, workload: Workload) -> Replica:
-    """One GPU of the offer with one running sample: what other replicas are made from."""
-    return Replica(market.gpus[offer.gpu], market.calibration.of(offer.gpu, workload.model), tp=1, batch=1)
 
 
 def _quick_column(ladder: _Ladder, reach: Reach) -> RolloutColumn | None:
@@ -217,14 +237,22 @@ def _halvings(batch: int) -> Iterator[int]:
 
 def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> RolloutColumn:
     """Return the column of an offer's machine that runs as many of these replicas as it can."""
+    return _machine_column(offer, replica, _speed_of(replica, workload))
+
+
+def _speed_of(replica: Replica, workload: Workload) -> _Speed:
+    return _Speed(rollout.samples_per_s(replica, workload), rollout.generation_p95_s(replica, workload))
+
+
+def _machine_column(offer: Offer, replica: Replica, speed: _Speed) -> RolloutColumn:
     replicas = offer.gpu_count // replica.tp
     return RolloutColumn(
         offer_id=offer.id,
         tp=replica.tp,
         replicas=replicas,
         batch=replica.batch,
-        samples_per_s=rollout.samples_per_s(replica, workload) * replicas,
-        generation_s=rollout.generation_p95_s(replica, workload),
+        samples_per_s=speed.samples_per_s * replicas,
+        generation_s=speed.generation_s,
     )
 
 
@@ -242,10 +270,10 @@ class _Gang(NamedTuple):
     layout: TrainerLayout
 
 
-def _trainer_column(wanted: _Gang, market: Market, workload: Workload) -> TrainerColumn | None:
+def _trainer_column(wanted: _Gang, ladder: _Ladder) -> TrainerColumn | None:
     """The gang with the largest micro-batch that fits, or None when not one sample fits a rank."""
-    offer, nodes = wanted.offer, wanted.nodes
-    gpu = market.gpus[offer.gpu]
+    offer, nodes, workload = wanted.offer, wanted.nodes, ladder.workload
+    gpu = ladder.single.gpu
     ranks = nodes * offer.gpu_count
     share = workload.samples_per_step // ranks
     if share < 1:
@@ -255,7 +283,7 @@ def _trainer_column(wanted: _Gang, market: Market, workload: Workload) -> Traine
         return None
     gang = Gang(
         gpu=gpu,
-        efficiency=market.calibration.of(offer.gpu, workload.model),
+        efficiency=ladder.single.efficiency,
         nodes=nodes,
         gpus_per_node=offer.gpu_count,
         network_gb_per_s=offer.network_gb_per_s,

@@ -88,12 +88,7 @@ def _plentiful(contest: Contest) -> Flags:
     problem, table = useful.problem, useful.problem.table
     left = np.zeros(len(problem.offers))
     left[table.offer[among]] = table.stock[among]
-    largest: dict[int, int] = {}
-    for gang in contest.gangs:
-        number = problem.offer_numbers[gang.offer_id]
-        largest[number] = max(largest.get(number, 0), gang.nodes)
-    for number, nodes in largest.items():
-        left[number] -= nodes
+    left -= problem.gang_table.largest(contest.gangs)
     most, total = np.zeros(len(left)), np.zeros(len(left))
     np.maximum.at(most, table.offer[among], useful.need[among])
     np.add.at(total, table.offer[among], useful.need[among])

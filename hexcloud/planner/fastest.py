@@ -5,6 +5,8 @@ there is no plan there is none beyond. A plan that is found is stretched to the 
 is a little over that: when it fails, that is the proof.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hexcloud.planner.gangs import Ranked
@@ -46,7 +48,7 @@ def fastest(
     """
     ceiling = min(below, first_ceiling(problem))
     least = ceiling * _LEAST_SHARE
-    best = None if start is None else stretched(problem, start, (0.0, ceiling), width)
+    best = None if start is None else stretched(problem, start, (least, ceiling), width)
     # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
     low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
     while low > least and ceiling - _made(best) > width * ceiling:
@@ -91,15 +93,23 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     cap = cap_usd_per_hour(problem)
     trial = trial_at(Useful(problem, low))
     price = least_usd_per_sample_s(trial.useful)
-    hopes = sorted(trial.sites, key=lambda ranked: -_most(trial.useful, ranked, price))[:_HOPES]
+    is_wide = low < ceiling * (1.0 - width)  # else any plan will do
+    most = problem.gang_table.most_by_site(cap, price) if is_wide and trial.sites else {}
+    hopes = sorted(trial.sites, key=lambda ranked: -most[ranked.site.anchor.id])[:_HOPES] if is_wide else []
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
         return max(fast, key=_made)
-    trial = raised(trial, cap)
-    sites = (ranked for ranked in trial.sites if trial.least + ranked.least_usd_per_hour <= cap)
-    plans = (at_site(trial, ranked, INFINITY, cap) for ranked in sites)
-    return next((stretched_answer(found, ceiling, width) for found in plans if found.solution.values), None)
+    plans = (found for found in _site_plans(trial, cap) if found.solution.values)
+    return next((stretched_answer(found, ceiling, width) for found in plans), None)
+
+
+def _site_plans(trial: Trial, cap: float) -> Iterator[Found]:
+    """Try every site; the floor is raised only once the most promising one has no plan."""
+    for number, ranked in enumerate(trial.sites):
+        trial = raised(trial, cap) if number == 1 else trial
+        if trial.least + ranked.least_usd_per_hour <= cap:
+            yield at_site(trial, ranked, INFINITY, cap)
 
 
 def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:
@@ -117,13 +127,3 @@ def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Fo
         Choice(Useful(useful.problem, useful.samples_per_s, ceiling), tuple(few.tolist()), gangs, site.anchor)
     )
     return Found(rules, solved(rules, width), -INFINITY, 0)
-
-
-def _most(useful: Useful, ranked: Ranked, usd_per_sample_s: float) -> float:
-    """Return a throughput that no plan with the trainer at a site exceeds."""
-    problem, cap = useful.problem, cap_usd_per_hour(useful.problem)
-    return max(
-        min(gang.samples_per_s * problem.duty, (cap - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
-        for gang in ranked.site.gangs
-        if problem.gang_usd_per_hour(gang) < cap
-    )

@@ -23,7 +23,11 @@ _HAIR = 1e-9
 
 @dataclass(frozen=True)
 class Floor:
-    """A lower bound on the rollout side at one throughput, USD/h; infinite when no columns suffice."""
+    """A lower bound on the rollout side at one throughput, USD/h; infinite when no columns suffice.
+
+    Of a range of throughputs it is that of the low end, in fractions of machines that count as far as the high end: it
+    grows with the throughput at least in proportion, and what a column adds stays.
+    """
 
     usd_per_hour: float
     alive: Ints

@@ -1,7 +1,10 @@
 """gangs: where the trainer could stand and with which gang, as arrays: ten thousand gangs are tried at many paces."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +31,8 @@ class Ranked(NamedTuple):
     site: Site
     gangs: tuple[TrainerColumn, ...]
     """The cheapest gang of each offer that is fast enough: a larger one only costs more in every rule."""
+    prices: tuple[float, ...]
+    """Of the gangs, USD/h."""
 
 
 class Gangs:
@@ -38,13 +43,14 @@ class Gangs:
         rows = list(facts.values())
         self.all = gangs
         self.offer: Ints = np.fromiter((number[gang.offer_id] for gang in gangs), np.int64, len(gangs))
-        self.rates = duty * self._floats(gang.samples_per_s for gang in gangs)
-        nodes = self._floats(gang.nodes for gang in gangs)
+        self.rates = duty * self._floats(map(attrgetter("samples_per_s"), gangs))
+        self.nodes = nodes = self._floats(map(attrgetter("nodes"), gangs))
         starting = np.maximum(0.0, nodes - self._of_offers(row.training for row in rows))
         self.usd_per_hour: Floats = nodes * self._of_offers(row.offer.usd_per_hour for row in rows) + (
             starting * self._of_offers(row.start_usd_per_hour for row in rows)
         )
         self.sites, self.site = _sites(gangs, [row.offer for row in rows], self.offer)
+        self._number = number
 
     def ranked(self, samples_per_s: float, budget_usd_per_hour: float) -> list[Ranked]:
         """Return the sites that can train a throughput within a budget, the cheapest gang first."""
@@ -56,10 +62,35 @@ class Gangs:
         for index, site in zip(best.tolist(), self.site[best].tolist(), strict=True):
             found.setdefault(site, []).append(index)
         ranked = [
-            Ranked(float(self.usd_per_hour[chosen].min()), self.sites[site], tuple(self.all[index] for index in chosen))
+            Ranked(min(prices), self.sites[site], tuple(self.all[index] for index in chosen), prices)
             for site, chosen in sorted(found.items())
+            for prices in [tuple(self.usd_per_hour[chosen].tolist())]
         ]
         return sorted(ranked, key=lambda row: row.least_usd_per_hour)
+
+    def largest(self, gangs: tuple[TrainerColumn, ...]) -> Floats:
+        """Return the most machines of each offer, by number, that one of the gangs takes."""
+        if gangs is self.all:
+            return self._largest
+        numbers = np.fromiter((self._number[gang.offer_id] for gang in gangs), np.int64, len(gangs))
+        return self._most_by_offer(numbers, np.fromiter((gang.nodes for gang in gangs), np.float64, len(gangs)))
+
+    def most_by_site(self, usd_per_hour: float, usd_per_sample_s: float) -> dict[str, float]:
+        """Return the most samples/s for a budget at each site, by its anchor: what a gang leaves buys rollout."""
+        able = np.flatnonzero(self.usd_per_hour < usd_per_hour)
+        most = np.full(len(self.sites), -np.inf)
+        bought = (usd_per_hour - self.usd_per_hour[able]) / usd_per_sample_s
+        np.maximum.at(most, self.site[able], np.minimum(self.rates[able], bought))
+        return {site.anchor.id: value for site, value in zip(self.sites, most.tolist(), strict=True)}
+
+    @cached_property
+    def _largest(self) -> Floats:
+        return self._most_by_offer(self.offer, self.nodes)
+
+    def _most_by_offer(self, numbers: Ints, nodes: Floats) -> Floats:
+        most = np.zeros(len(self._number))
+        np.maximum.at(most, numbers, nodes)
+        return most
 
     def _floats(self, values: Iterable[float]) -> Floats:
         return np.fromiter(values, np.float64, len(self.all))
@@ -71,18 +102,19 @@ class Gangs:
 
 def _sites(gangs: tuple[TrainerColumn, ...], offers: list[Offer], number: Ints) -> tuple[tuple[Site, ...], Ints]:
     """Return the sites by name, and each gang's number among them."""
-    names = [(offer.cloud, offer.region, offer.zone or "") for offer in offers]
-    of_gangs = [names[index] for index in number.tolist()]
-    order = {name: index for index, name in enumerate(sorted(set(of_gangs)))}
-    members: list[list[int]] = [[] for _ in order]
-    for index, name in enumerate(of_gangs):
-        members[order[name]].append(index)
-    sites = tuple(
-        Site(_anchor(offers[index] for index in number[own].tolist()), tuple(gangs[index] for index in own))
-        for own in members
-    )
-    return sites, np.fromiter((order[name] for name in of_gangs), np.int64, len(gangs))
+    training = [offers[index] for index in np.unique(number).tolist()]
+    anchors: dict[tuple[str, str, str], Offer] = {}
+    for offer in training:
+        rival = anchors.setdefault(_site_name(offer), offer)
+        anchors[_site_name(offer)] = max(offer, rival, key=lambda one: (one.network_gb_per_s, one.id))
+    order = {name: index for index, name in enumerate(sorted(anchors))}
+    sites = np.fromiter((order.get(_site_name(offer), -1) for offer in offers), np.int64, len(offers))[number]
+    members = np.argsort(sites, kind="stable")
+    ends = np.searchsorted(sites[members], np.arange(len(order) + 1)).tolist()
+    own = (members[start:end].tolist() for start, end in pairwise(ends))
+    found = zip(order, own, strict=True)
+    return tuple(Site(anchors[name], tuple(gangs[index] for index in indices)) for name, indices in found), sites
 
 
-def _anchor(offers: Iterator[Offer]) -> Offer:
-    return max(offers, key=lambda offer: (offer.network_gb_per_s, offer.id))
+def _site_name(offer: Offer) -> tuple[str, str, str]:
+    return offer.cloud, offer.region, offer.zone or ""

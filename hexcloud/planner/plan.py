@@ -1,8 +1,12 @@
 """make_plan: from a market to an execution plan, in the five steps of the design's table."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market, Rejection
-from hexcloud.domain.offer import Offer
+from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Allocation, PlanResult
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
@@ -14,6 +18,23 @@ from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 
 
+@contextmanager
+def _cycles_wait() -> Iterator[None]:
+    """Put off the search for cycles, and leave it as it was found.
+
+    The columns of a whole market are so many new objects that they set off searches through everything that is alive, a
+    fifth of a plan's time, and the only cycle in a plan is the small graph of its slots: the rest goes when it ends.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_cycles_wait()
 def make_plan(
     market: Market, workload: Workload, policy: Policy, fleet: FleetState, start: Allocation | None = None
 ) -> PlanResult:
@@ -38,6 +59,5 @@ def _beaten(
     settled = {rejection.offer_id for rejection in unusable}
     settled |= {share.column.offer_id for share in allocation.rollout} | {allocation.trainer.column.offer_id}
     reason = "usable, but the plan does better without it"
-    return tuple(
-        Rejection(offer_id=offer.id, rule="not_chosen", reason=reason) for offer in offers if offer.id not in settled
-    )
+    beaten = Rejection(offer_id=OfferId(""), rule="not_chosen", reason=reason)
+    return tuple(beaten.twin(offer_id=offer.id) for offer in offers if offer.id not in settled)

@@ -134,7 +134,7 @@ def _add_counts(rules: RuleModel) -> None:
     if problem.require and rules.gangs:
         wanted = [term for name, machines in held.items() if name in problem.require for term in machines]
         rules.limit(f"require[{min(problem.require)}]", wanted, lower=1.0)
-    if problem.policy.max_pools is not None:
+    if problem.policy.max_pools is not None and not rules.choice.relaxed:
         pools = [rules.flag(terms) for terms in held.values()]
         rules.limit("pools", ones(pools), upper=float(problem.policy.max_pools))
 

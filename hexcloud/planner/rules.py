@@ -31,7 +31,7 @@ class Choice:
     source: Offer | None
     """Where weights come from; None: egress is free."""
     relaxed: bool = False
-    """For a lower bound with few columns: spot machines count least in `spot_share`."""
+    """For a lower bound with few columns: spot machines count least in `spot_share`, and pools do not."""
     counts_slots: bool = True
     """Is there a rule `in_flight`?"""
     usd_per_sample_s: float | None = None
@@ -113,8 +113,8 @@ class RuleModel:
         return used
 
     def _pace(self) -> Variable | None:
-        """The throughput, where it is a variable."""
-        if self.useful.up_to is None:
+        """The throughput, where it is a variable: in a range, and with somebody who trains."""
+        if self.useful.up_to is None or not self.choice.gangs:
             return None
         worth = self.choice.usd_per_sample_s
         cost = -1.0 if worth is None else -worth

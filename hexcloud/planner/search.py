@@ -118,11 +118,14 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
     """Solve one site: without what is out of reach, dominated, or over the ceiling together with the rest.
 
     First without counting slots, so that the largest batch of every machine is enough; only when that answer has more
-    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for.
+    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for, nor any where no
+    rollout machine is left.
     """
     nodes = 0
     for counts_slots in (False, True):
         rules = _site_rules(trial, ranked, ceiling, counts_slots)
+        if not rules.rollout:
+            return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, nodes)
         rules.model.cap_objective(cutoff)
         solution = solved(rules, gap)
         nodes += solution.nodes
@@ -132,13 +135,13 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
 
 
 def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool) -> RuleModel:
-    least_gang, site, gangs = ranked
+    least_gang, site, gangs, prices = ranked
     useful, floor = trial.useful, trial.floor
     problem = useful.problem
     if problem.keeps_all:
         everything = np.flatnonzero(useful.in_reach(site))
         return build(Choice(useful, tuple(everything.tolist()), gangs, site.anchor))
-    affordable = tuple(gang for gang in gangs if trial.least + problem.gang_usd_per_hour(gang) <= ceiling)
+    affordable = tuple(gang for gang, usd in zip(gangs, prices, strict=True) if trial.least + usd <= ceiling)
     alive = floor.alive
     extra = floor.extra[alive] + useful.egress_usd_per_hour(site)[alive]
     near = alive[useful.in_reach(site)[alive] & (extra <= ceiling - floor.usd_per_hour - least_gang)]
@@ -197,16 +200,17 @@ def trial_at(useful: Useful) -> Trial:
 def raised(trial: Trial, ceiling: float) -> Trial:
     """Raise the floor to what whole machines cost, as far as the ceiling is concerned.
 
-    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap.
+    One solve without egress rules out most sites where small targets make fractions of machines misleadingly cheap. It
+    takes longer than that of a site, so it is not worth it for one.
     """
     floor, useful = trial.floor, trial.useful
-    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour if trial.sites else 0.0
-    if slack <= 0 or slack == INFINITY:
+    open_sites = sum(floor.usd_per_hour + ranked.least_usd_per_hour < ceiling for ranked in trial.sites)
+    if open_sites <= 1 or ceiling == INFINITY:
         return trial
-    problem = useful.problem
+    slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour
     near = floor.alive[floor.extra[floor.alive] <= slack]
-    gangs = [gang for ranked in trial.sites for gang in ranked.gangs]
-    affordable = tuple(gang for gang in gangs if floor.usd_per_hour + problem.gang_usd_per_hour(gang) <= ceiling)
+    gangs = ((gang, usd) for ranked in trial.sites for gang, usd in zip(ranked.gangs, ranked.prices, strict=True))
+    affordable = tuple(gang for gang, usd in gangs if floor.usd_per_hour + usd <= ceiling)
     kept = undominated(Contest(useful, near, affordable, relaxed=True, counts_slots=False))
     rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True, counts_slots=False))
     rules.model.cap_objective(floor.usd_per_hour + slack)

@@ -38,20 +38,22 @@ def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
 
 
 def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
-    """Return the largest throughput of a range at which machines keep every rule, or None when they never do."""
+    """Return the largest throughput of a range at which machines keep every rule; None when not even the least one."""
     few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
-    if len(few.rollout) < len(held.rollout) or not few.gangs or _is_over_stock(few, held):
+    anchor = _anchor(problem, held.gang)
+    if len(few.rollout) < len(held.rollout) or not few.gangs or anchor is None or _is_over_stock(few, held):
         return None
-    site = Site(_anchor(problem, held.gang), few.gangs)
+    site = Site(anchor, few.gangs)
     low, high = between
+    if _price(few, held, site, low) == INFINITY:
+        return None
     if _price(few, held, site, high) < INFINITY:
         low = high
     while high - low > width * _FINE * high:
         pace = (low + high) / 2.0
         low, high = (pace, high) if _price(few, held, site, pace) < INFINITY else (low, pace)
-    low *= 1.0 - _TOLERANCE
-    price = _price(few, held, site, low) if low > 0 else INFINITY
-    return Stretched(held, low, price) if price < INFINITY else None
+    made = max(between[0], low * (1.0 - _TOLERANCE))
+    return Stretched(held, made, _price(few, held, site, made))
 
 
 def _is_over_stock(few: Problem, held: Held) -> bool:
@@ -62,10 +64,10 @@ def _is_over_stock(few: Problem, held: Held) -> bool:
     return any(count > few.stock[name] for name, count in wanted.items())
 
 
-def _anchor(problem: Problem, gang: TrainerColumn) -> Offer:
-    """Return the offer from which the ways from a gang's site are measured."""
+def _anchor(problem: Problem, gang: TrainerColumn) -> Offer | None:
+    """Return the offer from which the ways from a gang's site are measured; None where nobody can train any more."""
     place = place_of(gang.offer_id)
-    return next(site.anchor for site in problem.sites if place_of(site.anchor.id) == place)
+    return next((site.anchor for site in problem.sites if place_of(site.anchor.id) == place), None)
 
 
 def _price(few: Problem, held: Held, site: Site, samples_per_s: float) -> float:

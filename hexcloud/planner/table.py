@@ -6,6 +6,7 @@ Row i of every array is `problem.rollout[i]`; facts of offers are repeated for e
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -58,10 +59,12 @@ class Table:
         rows = list(facts.values())
         number = {name: index for index, name in enumerate(names)}
         self.offer: Ints = np.fromiter((number[one.offer_id] for one in columns), np.int64, len(columns))
-        self.samples_per_s = self._of_columns(one.samples_per_s for one in columns)
-        self.generation_s = self._of_columns(one.generation_s for one in columns)
-        self.tp: Ints = np.fromiter((one.tp for one in columns), np.int64, len(columns))
-        self.slots = self._of_columns(one.replicas * one.batch for one in columns)
+        self.samples_per_s = self._of_columns(map(attrgetter("samples_per_s"), columns))
+        self.generation_s = self._of_columns(map(attrgetter("generation_s"), columns))
+        self.tp: Ints = np.fromiter(map(attrgetter("tp"), columns), np.int64, len(columns))
+        self.slots = self._of_columns(map(attrgetter("replicas"), columns)) * self._of_columns(
+            map(attrgetter("batch"), columns)
+        )
         self.usd_per_hour = self._of_offers(row.offer.usd_per_hour for row in rows)
         self.start_usd_per_hour = self._of_offers(row.start_usd_per_hour for row in rows)
         self.availability = self._of_offers(row.availability for row in rows)
@@ -76,12 +79,10 @@ class Table:
         return len(self.offer)
 
     @cached_property
-    def speeds(self) -> tuple[list[tuple[int, float]], Ints]:
-        """Different pairs of tp and generation time, and each column's number: thousands of offers share a few."""
-        number: dict[tuple[int, float], int] = {}
-        pairs = zip(self.tp.tolist(), self.generation_s.tolist(), strict=True)
-        numbers = np.fromiter((number.setdefault(pair, len(number)) for pair in pairs), np.int64, len(self))
-        return list(number), numbers
+    def degrees(self) -> tuple[list[int], Ints]:
+        """Different tensor-parallel degrees, and the number of each column's."""
+        degrees, numbers = np.unique(self.tp, return_inverse=True)
+        return degrees.tolist(), numbers
 
     @cached_property
     def price(self) -> Floats:
@@ -97,20 +98,25 @@ class Table:
     @cached_property
     def domains(self) -> tuple[list[str], Ints]:
         """Names of the failure domains by number, and each column's number."""
-        per_offer = [row.offer.domain for row in self._rows]
-        names = sorted(set(per_offer))
+        names = sorted(set(self._domains))
         number = {name: index for index, name in enumerate(names)}
-        return names, self._numbers(number[name] for name in per_offer)
+        return names, self._numbers(number[name] for name in self._domains)
+
+    @cached_property
+    def _domains(self) -> list[str]:
+        return [row.offer.domain for row in self._rows]
 
     @cached_property
     def place(self) -> Ints:
         """Number of the failure domain, zone and tenure: what stands there is interchangeable but for its facts."""
-        return self._labels((row.offer.domain, row.offer.zone, row.offer.tenure) for row in self._rows)
+        rows = zip(self._domains, self._rows, strict=True)
+        return self._labels((domain, row.offer.zone, row.offer.tenure) for domain, row in rows)
 
     @cached_property
     def tenured_domain(self) -> Ints:
         """Number of the failure domain and tenure, whatever the zone."""
-        return self._labels((row.offer.domain, row.offer.tenure) for row in self._rows)
+        rows = zip(self._domains, self._rows, strict=True)
+        return self._labels((domain, row.offer.tenure) for domain, row in rows)
 
     @cached_property
     def quotas(self) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from hexcloud.domain.plan import TrainerColumn
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.fastest import first_ceiling, least_usd_per_sample_s
+from hexcloud.planner.floor import Floor, rollout_floor
 from hexcloud.planner.gangs import Site
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
@@ -23,13 +24,14 @@ from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
 from hexcloud.planner.search import Found, Held, cheapest, fits_in_flight, held_in, solved
 from hexcloud.planner.stretch import stretched
-from hexcloud.planner.table import Ints
 from hexcloud.planner.useful import Useful
 
 _STEP = 1.25
 """High over low end of the first ranges."""
 _SLOWEST_SHARE = 1e-3
 """Of the first bound on throughput: without a deadline slower runs are not looked at."""
+_MOST_TRIES = 80
+"""Ranges that are tried, a few dozen as a rule; after so many the plan says how far its proof came."""
 _ROUGH = 0.1
 """Relative precision of plans that only have to be better than the last."""
 _FINE = 0.25
@@ -84,7 +86,9 @@ def _swept(problem: Problem, best: _Best, between: tuple[float, float], gap: flo
     spans = [_span(problem, low, high) for low, high in _ranges(*between)]
     heapq.heapify(spans)
     bound = INFINITY
-    while spans and spans[0].ratio < best.ratio * (1.0 - gap):
+    for _ in range(_MOST_TRIES):
+        if not spans or spans[0].ratio >= best.ratio * (1.0 - gap):
+            break
         span, goal = heapq.heappop(spans), best.ratio * (1.0 - gap)
         answer = _better_in(Useful(problem, span.low, span.high), goal)
         if answer is None:
@@ -140,20 +144,17 @@ def _ratio_bound(useful: Useful) -> float:
 
 def _better_in(useful: Useful, ratio: float) -> Found | None:
     """Return a plan that promises samples under a ratio in a range, or None when no site has one."""
-    table, rollout = useful.problem.gang_table, least_usd_per_sample_s(useful)
+    table, floor = useful.problem.gang_table, rollout_floor(useful)
     able = np.flatnonzero(table.rates >= useful.samples_per_s)
-    spare = np.minimum(table.rates[able], useful.top) * (ratio - rollout) - table.usd_per_hour[able]
+    worth = ratio - floor.usd_per_hour / useful.samples_per_s
+    spare = np.minimum(table.rates[able], useful.top) * worth - table.usd_per_hour[able]
     most = np.full(len(table.sites), -np.inf)
     np.maximum.at(most, table.site[able], spare)
-    if rollout == INFINITY or not (most > 0).any():
-        return None
-    alive = undominated(Contest(useful, np.flatnonzero(useful.is_near), useful.problem.gangs, any_site=True))
     for number in np.argsort(-most, kind="stable").tolist():
         if most[number] <= 0:
             break
         gangs = tuple(table.all[index] for index in able[(table.site[able] == number) & (spare > 0)].tolist())
-        hope = _Hope(table.sites[number], gangs, ratio, float(most[number]), rollout)
-        found = _at_site(useful, alive, hope)
+        found = _at_site(useful, floor, _Hope(table.sites[number], gangs, ratio, float(most[number])))
         if found is not None:
             return found
     return None
@@ -166,14 +167,12 @@ class _Hope(NamedTuple):
     gangs: tuple[TrainerColumn, ...]
     ratio: float
     spare: float
-    """What a plan may pay per hour beyond its cheapest gang and its rollout at the least price of all."""
-    rollout: float
-    """Least price of rollout, USD/h per sample/s."""
+    """What a plan may pay per hour beyond its cheapest gang and the floor of its rollout."""
 
 
-def _at_site(useful: Useful, alive: Ints, hope: _Hope) -> Found | None:
-    over = useful.problem.table.price - hope.rollout * useful.made + useful.egress_usd_per_hour(hope.site)
-    near = alive[(useful.in_reach(hope.site) & (over < hope.spare))[alive]]
+def _at_site(useful: Useful, floor: Floor, hope: _Hope) -> Found | None:
+    over = floor.extra + useful.egress_usd_per_hour(hope.site)
+    near = floor.alive[(useful.in_reach(hope.site) & (over < hope.spare))[floor.alive]]
     for counts_slots in (False, True):
         kept = undominated(Contest(useful, near, hope.gangs, counts_slots=counts_slots))
         choice = Choice(useful, tuple(kept.tolist()), hope.gangs, hope.site.anchor, usd_per_sample_s=hope.ratio)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from hexcloud.estimate.freshness import farthest_s
-from hexcloud.estimate.rollout import pause_share
+from hexcloud.estimate.freshness import versions_allowed
+from hexcloud.estimate.rollout import pause_share, reload_s
 from hexcloud.planner.gangs import Site
 from hexcloud.planner.problem import S_PER_H, Problem
 from hexcloud.planner.table import Flags, Floats
@@ -43,9 +43,9 @@ class Useful:
     def rates(self) -> Floats:
         """Trained samples/s of one machine: losses, pauses and drops taken off. As `Problem.rate`, for all columns."""
         problem, table = self.problem, self.problem.table
-        kinds, number = table.speeds
+        degrees, number = table.degrees
         step_s = problem.step_s(self.samples_per_s)
-        running = np.array([1.0 - pause_share(problem.workload, tp, step_s) for tp, _ in kinds], np.float64)
+        running = np.array([1.0 - pause_share(problem.workload, tp, step_s) for tp in degrees], np.float64)
         working = table.availability * running[number]
         rates: Floats = table.samples_per_s * working * (1.0 - problem.workload.drop_share) * problem.duty
         return rates
@@ -76,11 +76,16 @@ class Useful:
 
     @cached_property
     def farthest_s(self) -> Floats:
-        """Longest way of the weights from which samples are still young enough, seconds; negative: none is."""
-        problem, (kinds, number) = self.problem, self.problem.table.speeds
-        step_s = problem.step_s(self.samples_per_s)
-        ways = [farthest_s(problem.workload, tp, generation_s, step_s) for tp, generation_s in kinds]
-        farthest: Floats = np.array(ways, np.float64)[number]
+        """Longest way of the weights from which samples are still young enough, seconds; negative: none is.
+
+        As `freshness.farthest_s`, for all columns.
+        """
+        workload, table = self.problem.workload, self.problem.table
+        degrees, number = table.degrees
+        step_s = self.problem.step_s(self.samples_per_s)
+        reloads = np.array([reload_s(workload, tp) for tp in degrees], np.float64)[number]
+        left = versions_allowed(workload) * step_s - table.generation_s - reloads
+        farthest: Floats = np.minimum(left, (left + step_s) / 2.0)
         return farthest
 
     @cached_property

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from hexcloud.domain.fleet import FleetState
@@ -53,3 +54,36 @@ def test_ways_are_measured_from_the_best_network_of_a_site(
     slow, fast = make_offer("big8", network_gb_per_s=1.0), make_offer("big1", network_gb_per_s=9.0)
     (site,) = problem_of(make_market(slow, fast), workload, policy).sites
     assert site.anchor == fast
+
+
+def test_the_largest_gang_of_each_offer_is_known_for_all_and_for_some(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(market, workload, policy)
+    names, table = list(problem.offers), problem.gang_table
+    for gangs in (problem.gangs, problem.gangs[::3], ()):
+        largest = table.largest(gangs)
+        for number, name in enumerate(names):
+            assert largest[number] == max((gang.nodes for gang in gangs if gang.offer_id == name), default=0)
+
+
+def test_the_most_a_site_makes_for_a_budget_is_what_its_best_gang_leaves_for_rollout(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    problem, budget, usd_per_sample_s = problem_of(market, workload, policy), 60.0, 3.0
+    most = problem.gang_table.most_by_site(budget, usd_per_sample_s)
+    assert len(most) == len(problem.sites)
+    for site in problem.sites:
+        affordable = [gang for gang in site.gangs if problem.gang_usd_per_hour(gang) < budget]
+        each = [
+            min(gang.samples_per_s * problem.duty, (budget - problem.gang_usd_per_hour(gang)) / usd_per_sample_s)
+            for gang in affordable
+        ]
+        assert most[site.anchor.id] == pytest.approx(max(each, default=-np.inf))
+
+
+def test_ranked_sites_name_the_price_of_each_gang(market: Market, workload: Workload, policy: Policy) -> None:
+    problem = problem_of(market, workload, policy)
+    for row in problem.gang_table.ranked(10.0, 1e9):
+        assert row.prices == pytest.approx([problem.gang_usd_per_hour(gang) for gang in row.gangs])
+        assert row.least_usd_per_hour == min(row.prices)

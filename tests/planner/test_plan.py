@@ -1,3 +1,4 @@
+import gc
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -209,3 +210,33 @@ def test_replanning_at_new_prices_settles_and_never_costs_more(
     else:
         pytest.fail("eight turns and still moving")
     assert all(later <= sooner + 1e-6 for sooner, later in pairwise(costs))
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_the_search_for_cycles_is_as_it_was_after_a_plan_and_after_a_refusal(
+    market: Market, workload: Workload, policy: Policy, was_on: bool
+) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if was_on else gc.disable)()
+        make_plan(market, workload, policy, FleetState())
+        assert gc.isenabled() is was_on
+        with pytest.raises(InfeasibleError):
+            make_plan(market, workload, policy.model_copy(update={"target_samples_per_s": 1e6}), FleetState())
+        assert gc.isenabled() is was_on
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_all_that_a_plan_leaves_to_that_search_is_the_graph_of_its_slots(
+    market: Market, workload: Workload, policy: Policy
+) -> None:
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        make_plan(market, workload, policy, FleetState())
+        gc.collect()
+        slots = make_plan(market, workload, policy, FleetState()).plan.placement.slots
+        assert gc.collect() <= len(slots) + 10
+    finally:
+        (gc.enable if was_on else gc.disable)()

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -49,3 +50,23 @@ def test_machines_that_the_market_no_longer_lists_make_nothing(
     assert found is not None
     elsewhere = problem_of(make_market(make_offer("big8", region="us-two")), workload, policy)
     assert stretched(elsewhere, held_in(found), (1.0, 10.0), 1e-3) is None
+
+
+def test_machines_that_never_keep_the_rules_make_nothing(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    market = make_market(make_offer("big8"))
+    found = cheapest(problem_of(market, workload, policy), 5.0, 0.0)
+    assert found is not None
+    poor = problem_of(market, workload, policy.model_copy(update={"max_usd_per_hour": 1.0}))
+    assert stretched(poor, held_in(found), (1e-4, 10.0), 1e-3) is None
+
+
+def test_machines_beside_which_nobody_can_train_make_nothing(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer("big8")), workload, policy)
+    found = cheapest(problem, 5.0, 0.0)
+    assert found is not None
+    trainerless = replace(problem, columns=problem.columns.model_copy(update={"trainer": ()}))
+    assert stretched(trainerless, held_in(found), (1.0, 10.0), 1e-3) is None

@@ -7,6 +7,7 @@ from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.freshness import farthest_s
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
@@ -40,6 +41,7 @@ def test_rates_and_reach_are_those_of_the_problem(market: Market, workload: Work
     for row, column in enumerate(problem.rollout):
         assert useful.rates[row] == pytest.approx(problem.rate(column, 8.0))
         assert useful.is_near[row] == problem.is_young_enough(column, 0.0, 8.0)
+        assert useful.farthest_s[row] == farthest_s(workload, column.tp, column.generation_s, problem.step_s(8.0))
 
 
 def test_one_place_is_one_zone_domain_and_tenure(market: Market, workload: Workload, policy: Policy) -> None:
