@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from hexcloud.cli.options import (
     AsJson,
+    Budget,
     Clouds,
     Explain,
     FleetFile,
@@ -13,6 +14,7 @@ from hexcloud.cli.options import (
     Model,
     PolicyName,
     RunFile,
+    Steps,
     Target,
     Why,
 )
@@ -30,6 +32,8 @@ def plan(
     target_throughput: Target = None,
     max_usd_per_hour: MaxUsdPerHour = None,
     policy: PolicyName = None,
+    budget: Budget = None,
+    steps: Steps = None,
     cloud: Clouds = None,
     fleet: FleetFile = None,
     why: Why = None,
@@ -44,7 +48,7 @@ def plan(
 
     wanted = Wanted(why=why, explain=explain, frontier=frontier, html=html)
     wanted.require_possible(is_own_fleet=fleet is not None)
-    options: dict[str, object] = {"model": model, "policy": policy, "cloud": cloud}
+    options: dict[str, object] = {"model": model, "policy": policy, "cloud": cloud, "budget": budget, "steps": steps}
     spec = spec_of(run, options | {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour})
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
     if why:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from hexcloud.controller.apply import Nodes
-from hexcloud.controller.budget import require_budget
+from hexcloud.controller.budget import Purse, require_budget
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.observe import Seen, fleet_state
+from hexcloud.controller.remaining import policy_now
 from hexcloud.controller.report import BASELINES, read_first_price
 from hexcloud.controller.triggers import ListPrice, PriceShift, list_prices, price_shifts, unusable_offers
 from hexcloud.domain.diff import Judgement
@@ -57,7 +58,9 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
     )
     memory.baseline = list_prices(seen.market)
     try:
-        result = make_plan(seen.market, seen.run.workload, seen.run.policy, fleet)
+        policy = policy_now(seen, Purse(seen, hands.ports.timing, hands.ports.store.spent_usd(seen.run.id)))
+        start = seen.accepted[0].allocation if seen.accepted else None
+        result = make_plan(seen.market, seen.run.workload, policy, fleet, start=start)
     except PlanError as error:
         if seen.accepted is None:
             raise

@@ -63,7 +63,8 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
 
     policy = load_policy(spec.policy)
     cap = spec.max_usd_per_hour or policy.max_usd_per_hour
-    asked = spec.target or (None if cap or policy.target_samples_per_s else DEFAULT_TARGET)
+    is_free = cap or policy.target_samples_per_s or policy.objective is Objective.BUDGET_RUN
+    asked = spec.target or (None if is_free else DEFAULT_TARGET)
     changes: dict[str, object] = {
         "target_samples_per_s": parse_target(asked, workload) if asked else policy.target_samples_per_s,
         "max_usd_per_hour": cap,
@@ -71,7 +72,11 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
         "clouds": spec.cloud or policy.clouds,
         "replan": spec.replan or policy.replan,
     }
-    if changes["target_samples_per_s"] is None:
+    if policy.objective is Objective.BUDGET_RUN:
+        if changes["budget_usd"] is None:
+            raise ConfigError(f"policy {spec.policy!r} buys a whole run for a budget: say how much with --budget USD")
+        changes["run_samples"] = policy.run_samples or float(spec.steps * workload.samples_per_step)
+    elif changes["target_samples_per_s"] is None:
         changes["objective"] = Objective.MAX_THROUGHPUT
     return policy.model_copy(update=changes)
 

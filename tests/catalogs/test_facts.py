@@ -58,5 +58,5 @@ def test_each_policy_is_named_after_its_file_and_says_for_whom_it_is(path: Path)
 
 
 def test_the_policies_we_promise_are_there() -> None:
-    promised = {"cheapest", "fastest", "budget_cap", "spot_cautious", "on_demand_only"}
+    promised = {"cheapest", "fastest", "budget_cap", "spot_cautious", "on_demand_only", "thrifty"}
     assert promised <= {path.stem for path in policy_root().glob("*.yaml")}

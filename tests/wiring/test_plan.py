@@ -102,3 +102,12 @@ def test_a_runs_first_plan_is_made_on_the_market_that_the_run_will_see(dear_aws:
     moved = [offer for offer in given.market.offers if offer.usd_per_hour != listed[offer.id]]
     assert len(moved) > 100, "and that is not the market as it is listed"
     assert all(offer.usd_per_hour == pytest.approx(1.2 * listed[offer.id], rel=1e-3) for offer in moved)
+
+
+def test_a_thrifty_run_has_a_budget_and_its_samples_and_no_target() -> None:
+    given = wiring.snapshot_input(RunSpec(policy="thrifty", budget=300, steps=100, batch=64))
+    assert given.policy.objective is Objective.BUDGET_RUN
+    assert (given.policy.budget_usd, given.policy.run_samples) == (300, 6400)
+    assert given.policy.target_samples_per_s is None
+    with pytest.raises(ConfigError, match="--budget USD"):
+        wiring.snapshot_input(RunSpec(policy="thrifty"))
