@@ -11,7 +11,7 @@ import typer
 
 from hexcloud.cli.ages import age
 from hexcloud.cli.options import AsJson
-from hexcloud.cli.output import console, print_json
+from hexcloud.cli.output import console, print_json, say
 from hexcloud.cli.refusals import refuse
 
 DAY_S = 86400.0
@@ -61,6 +61,8 @@ def refresh(
     """Read prices and quotas and keep what the gate believes. Exit 1 when a region gave no answer; its last stays."""
     from hexcloud.adapters.markets.sources import PriceQuestion
 
+    if folder is not None and as_of is None:
+        say("the prices are dated by the files' time of change; say --as-of DATE if they are older than that")
     pause_s, past_s = _span_s("--every", every), _span_s("--history", past)
     asked = PriceQuestion(
         clouds=tuple(cloud or ()),

@@ -88,6 +88,9 @@ def test_files_of_skypilot_are_a_source_too(cli: Cli, tmp_path: Path) -> None:
     said = cli("catalog", "refresh", "--from", str(tmp_path / "sky"), "--as-of", "2026-07-01")
     assert said.code == 0, said.out
     assert "1 accept, 1 quarantine" in said.out
+    assert said.err == ""
+    undated = cli("catalog", "refresh", "--from", str(tmp_path / "sky"))
+    assert "say --as-of DATE" in undated.err
     assert price_of(cli, "neo/eu/-/big8/on_demand") == 28.0
 
 
@@ -96,6 +99,7 @@ def test_again_and_again_outlives_a_store_that_fails_and_ends_quietly_with_ctrl_
     store = home / "hexcloud.db"
     store.mkdir(parents=True)
     command = [sys.executable, "-m", "hexcloud.cli", "catalog", "refresh", "--from", str(tmp_path), "--every", "1s"]
+    command += ["--as-of", "2026-07-01"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     ) as refreshing:
