@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hexcloud.appraise.doubt import Doubt, flag, reject
 from hexcloud.appraise.known import Known
-from hexcloud.appraise.limits import FLOOR_SHARE, LOW_SCORE, OVER_ON_DEMAND
+from hexcloud.appraise.limits import FLOOR_SHARE, LOW_SCORE, OVER_ON_DEMAND, looks_like_one_gpus
 from hexcloud.appraise.witness import Witnesses
 from hexcloud.domain.offer import Tenure
 from hexcloud.domain.row import Row
@@ -44,7 +44,7 @@ class OnDemand:
         if own is not None and usd >= own / OVER_ON_DEMAND:
             return flag("spot_equals_on_demand", "price", f"spot equals on-demand ({own:.4g} USD/h): capacity unproven")
         dear = own or self._around(row)
-        if dear is None or not usd < FLOOR_SHARE * dear:
+        if dear is None or not (usd < FLOOR_SHARE * dear or looks_like_one_gpus(usd, dear, row.gpu_count)):
             return None
         reason = f"spot {usd:.4g} is {usd / dear:.0%} of on-demand: a floor price, capacity unproven"
         return flag("floor_price", "price", reason)

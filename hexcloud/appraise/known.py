@@ -20,6 +20,7 @@ class Seen(Frozen):
     region: str
     instance_type: str
     tenure: str
+    gpu: str = ""
     gpu_count: float
     usd_per_hour: float
     lineage: str

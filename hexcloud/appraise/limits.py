@@ -41,3 +41,8 @@ def cheap_share(is_spot: bool, gpu_count: float) -> float:
     if is_spot:
         return CHEAP_SPOT_SHARE
     return max(CHEAP_SHARE, (1 + AGREES) / gpu_count) if gpu_count >= LARGE else CHEAP_SHARE
+
+
+def looks_like_one_gpus(spot: float, on_demand: float, gpu_count: float) -> bool:
+    """Is the spot price of a whole machine what one of its GPUs costs on demand, to the cent?"""
+    return gpu_count >= SMALL and abs(spot * gpu_count - on_demand) <= (SAME - 1) * on_demand

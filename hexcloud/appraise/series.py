@@ -18,6 +18,8 @@ from hexcloud.appraise.limits import (
     FLOOR_SHARE,
     GPU_COUNTS,
     OVER_ON_DEMAND,
+    SAME,
+    SMALL,
     STEP,
     cheap_share,
 )
@@ -53,6 +55,8 @@ class _Fair(NamedTuple):
     twins: Ints
     """The on-demand series of the same machine; -1 where there is none."""
     usual_usd_per_hour: Floats
+    gpu_counts: Floats
+    """1 where nobody knows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +136,8 @@ def judge(history: History, known: Known, machines: Mapping[str, Machine] | None
     echoed, echo = _with_echoes(history, twins, on_demand)
     rule = _levels(echoed, known, facts)
     usual = np.array([_usual_price(offer_id, known, facts) for offer_id in history.ids], np.float64)
-    return _judged(echoed, _against(echoed, rule, on_demand, _Fair(twins, usual)), echo)
+    counts = np.array([_gpu_count(offer_id, facts) for offer_id in history.ids], np.float64)
+    return _judged(echoed, _against(echoed, rule, on_demand, _Fair(twins, usual, counts)), echo)
 
 
 def _judged(history: History, rule: Codes, echo: Bools) -> Judged:
@@ -155,9 +160,13 @@ def _levels(history: History, known: Known, machines: Mapping[str, Machine]) -> 
 
 def _least_price(offer_id: OfferId, known: Known, machines: Mapping[str, Machine]) -> float:
     """Return the least plausible price, USD/h; NaN where nobody knows."""
-    machine = machines.get(offer_id.rsplit("/", 2)[1])
-    share = cheap_share(offer_id.endswith(_SPOT), machine.gpu_count if machine else 1)
+    share = cheap_share(offer_id.endswith(_SPOT), _gpu_count(offer_id, machines))
     return share * _usual_price(offer_id, known, machines)
+
+
+def _gpu_count(offer_id: OfferId, machines: Mapping[str, Machine]) -> float:
+    machine = machines.get(offer_id.rsplit("/", 2)[1])
+    return machine.gpu_count if machine else 1.0
 
 
 def _usual_price(offer_id: OfferId, known: Known, machines: Mapping[str, Machine]) -> float:
@@ -200,7 +209,10 @@ def _against(history: History, rule: Codes, on_demand: History, fair: _Fair) -> 
     full = np.where(event >= 0, on_demand.usd_per_hour[event], np.nan)
     dear = np.where(np.isnan(full), fair.usual_usd_per_hour[owners[asked]], full)
     spot = history.usd_per_hour[asked]
-    doubts = [spot > full * OVER_ON_DEMAND, spot < dear * FLOOR_SHARE, spot >= full / OVER_ON_DEMAND]
+    counts = fair.gpu_counts[owners[asked]]
+    is_one_gpus = (counts >= SMALL) & (np.abs(spot * counts - dear) <= (SAME - 1) * dear)
+    is_floor = (spot < dear * FLOOR_SHARE) | is_one_gpus
+    doubts = [spot > full * OVER_ON_DEMAND, is_floor, spot >= full / OVER_ON_DEMAND]
     judged = rule.copy()
     judged[asked] = np.select(doubts, [OVER, FLOOR, EQUAL], ACCEPTED)
     return judged

@@ -91,5 +91,7 @@ def _examine_source(name: str) -> Examined | None:
     refreshes = [one for one in prices.refreshes() if one.source == name]
     if not refreshes:
         return None
-    problems = tuple(f"{one.cloud}/{one.region}: {one.problem}" for one in refreshes if one.problem)
+    answered_s = max((one.good_s or 0.0 for one in refreshes), default=0.0)
+    standing = (one for one in refreshes if one.problem and not (one.region == "*" and one.at_s < answered_s))
+    problems = tuple(f"{one.cloud}/{one.region}: {one.problem}" for one in standing)
     return Examined(prices.said(name), problems)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hexcloud.appraise.gate import findings_of, gate, offers_of
 from hexcloud.appraise.known import Known, Seen
+from hexcloud.appraise.scores import with_last_score
 from hexcloud.domain.market import Outcome
 from hexcloud.domain.prices import Held
 from hexcloud.domain.row import Belief, Row
@@ -146,7 +147,8 @@ def test_a_refused_row_never_changes_the_rest(any_row: AnyRow, any_known: AnyKno
     rows, known = data.draw(st.lists(any_row, min_size=1, max_size=12)), data.draw(any_known)
     beliefs = gate(rows, known, "new")
     refused = {belief.row.model_dump_json() for belief in beliefs if belief.outcome in REFUSED}
-    without = gate([row for row in rows if row.model_dump_json() not in refused], known, "new")
+    judged = {row.model_dump_json(): with_last_score(row, known).model_dump_json() for row in rows}
+    without = gate([row for row in rows if judged[row.model_dump_json()] not in refused], known, "new")
     assert without == believed(beliefs)
 
 

@@ -123,3 +123,15 @@ def test_a_word_for_one_fault_leaves_the_other(row: MakeRow, known: Known, vouch
     bad = row(gpu_count=12, missing="12 x H100", price=60.0)
     known = known.model_copy(update=vouched(bad, "missing_part"))
     assert rule(bad, known, usd=60.0) == "impossible_count"
+
+
+def test_a_machine_that_nobody_lists_is_held_against_the_clouds_other_machines_with_its_gpu(
+    row: MakeRow, known: Known
+) -> None:
+    """Sold per GPU elsewhere on this cloud for 8 USD, eight cannot cost 8."""
+    sister = witness(instance_type="sister", gpu="H100", gpu_count=8, usd_per_hour=64.0)
+    lone = witness(instance_type="lone", gpu="H100", gpu_count=1, usd_per_hour=40.0)
+    told = known.model_copy(update={"seen": (sister, lone), "usual_usd_per_gpu_hour": {"H100": 4.0}})
+    assert rule(row(), told, usd=8.0) == "per_gpu_price"
+    assert rule(row(), told, usd=64.0) is None
+    assert rule(row(), told, usd=30.0) is None

@@ -2,7 +2,7 @@
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from hexcloud.cli.examine import examine
 from hexcloud.controller.refresh import refresh
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.market import Outcome
+from hexcloud.domain.row import Part
 
 HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region,AvailabilityZone"
 LINES = (
@@ -85,3 +86,12 @@ def test_a_file_of_offers_that_breaks_midway_is_an_error(tmp_path: Path) -> None
     (tmp_path / "lambda.csv").write_bytes(good[:200] + b"\xff\xfe\n")
     with pytest.raises(ConfigError, match=r"lambda\.csv: cannot be read"):
         examine(str(tmp_path / "lambda.csv"))
+
+
+def test_a_failure_as_a_whole_is_told_until_the_source_answers_again() -> None:
+    prices, at = wiring.open_prices(), datetime(2026, 11, 1, tzinfo=UTC)
+    broken = Part(source="aws", cloud="aws", region="*", as_of=at, problem="credentials have expired")
+    prices.save_part(broken, ())
+    assert examine("aws").unread == ("aws/*: credentials have expired",)
+    prices.save_part(Part(source="aws", cloud="aws", region="us-east-1", as_of=at + timedelta(hours=1)), ())
+    assert examine("aws").unread == ()

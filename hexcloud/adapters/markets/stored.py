@@ -51,7 +51,7 @@ class StoredMarket:
     def _check(self, clouds: tuple[str, ...]) -> None:
         if not clouds:
             return
-        answered = {one.cloud for one in self._prices.refreshes() if one.rows}
+        answered = {one.cloud for one in self._prices.refreshes() if one.good_s is not None}
         known = answered | {offer.cloud for offer in self._base.market(0.0).offers}
         for cloud in clouds:
             if cloud not in known:

@@ -102,6 +102,16 @@ def test_a_cloud_that_only_a_refresh_knows_can_be_asked_for(base: SnapshotMarket
     assert [offer.region for offer in market.offers] == ["eastus"]
 
 
+def test_a_cloud_whose_rows_all_wait_is_known_all_the_same(base: SnapshotMarket, prices: SqlitePrices) -> None:
+    any_offer = base.market(NOW.timestamp()).offers[0]
+    answer(prices, row(any_offer, 9.99, cloud="azure", region="eastus", zone=None))
+    waits = row(any_offer, 0.01, cloud="azure", region="eastus", zone=None)
+    doubt = Belief(row=waits, outcome=Outcome.QUARANTINE, rule="step", field="price", reason="!")
+    later = Part(source="live", cloud="azure", region="eastus", as_of=NOW + timedelta(hours=1))
+    prices.save_part(later, (doubt,))
+    assert StoredMarket(base, prices, ("azure",)).market(NOW.timestamp()).offers
+
+
 def test_a_price_in_another_currency_follows_the_rate(base: SnapshotMarket, prices: SqlitePrices) -> None:
     offer = of(base.market(NOW.timestamp()), "nebius", "eu-north1")[0]
     euros = Belief(row=row(offer, 10.0, currency="EUR"), outcome=Outcome.ACCEPT, usd_per_unit=1.0)
