@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hexcloud.domain.offer import Offer, OfferId
-    from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
+    from hexcloud.domain.plan import Allocation, ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
     from hexcloud.domain.workload import Workload
     from hexcloud.wiring import PlanInput
@@ -29,6 +29,8 @@ _OLD_S = 86400.0
 _CENT = 0.01
 _CRAWL = 1.0 / 3600.0
 """Samples/s that stand for any throughput at all."""
+_RUN_BUDGET = "run_budget"
+"""The rule that a `budget_run` with too little money breaks."""
 
 
 @dataclass(frozen=True)
@@ -232,13 +234,23 @@ def _sums(planned: Planned) -> str:
     proof = "" if bound is None else f"; no plan is under {bound:.2f} (gap {allocation.proof.gap:.2%})"
     target = planned.given.policy.target_samples_per_s
     wanted = "" if target is None else f" of {target * planned.given.workload.tokens_per_sample:.0f} wanted"
+    samples = planned.given.policy.run_samples
+    whole = (
+        "" if samples is None else f"\nwhole run   {_whole_run(samples, allocation, planned.given.policy.budget_usd)}"
+    )
     return (
-        f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}\n"
+        f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}{whole}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
         f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
         f"held by     {_held_by(planned)}\n"
         f"solved in   {planned.solve_s:.2f} s"
     )
+
+
+def _whole_run(samples: float, allocation: "Allocation", budget_usd: float | None) -> str:
+    hours = samples / allocation.samples_per_s / 3600.0
+    of = "" if budget_usd is None else f" of {budget_usd:.2f}"
+    return f"{allocation.usd_per_hour * hours:.2f} USD{of} for {samples:.0f} samples in {hours:.1f} h"
 
 
 def _held_by(planned: Planned) -> str:
@@ -278,6 +290,8 @@ def _rejected(planned: Planned) -> str:
 
 
 def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | None) -> RefusedError:
+    if _RUN_BUDGET in error.rules:
+        return _too_little_money(error, given)
     workload = given.workload
     rows = _clash_rows(error.rules)
     target = given.policy.target_samples_per_s
@@ -299,6 +313,16 @@ def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | Non
         fields |= {"nearest_target": None, "nearest_tokens_per_s": 0.0, "nearest_usd_per_hour": None}
     message = "\n".join([head, *(["rules that clash:", *rows] if rows else []), last])
     return RefusedError(message, "InfeasibleError", fields)
+
+
+def _too_little_money(error: InfeasibleError, given: "PlanInput") -> RefusedError:
+    """Say what the run costs at the pace at which it costs least."""
+    samples, budget = given.policy.run_samples or 0.0, given.policy.budget_usd or 0.0
+    hours = samples / error.nearest_samples_per_s / 3600.0
+    least_usd = (error.nearest_usd_per_hour or 0.0) * hours
+    pace = f"{hours:.1f} h at {error.nearest_usd_per_hour or 0.0:.2f} USD/h"
+    message = f"the run costs at least {least_usd:.2f} USD ({pace}) and the budget is {budget:.2f}; raise --budget"
+    return RefusedError(message, "InfeasibleError", {"rules": list(error.rules), "least_usd": least_usd})
 
 
 def _clash_rows(rules: tuple[str, ...]) -> list[str]:

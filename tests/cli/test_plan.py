@@ -154,3 +154,17 @@ def test_a_cap_under_every_plan_names_the_least_price_and_each_rule_once(cli: Ca
     assert "hourly_budget: " in said.err
     assert said.err.count("survive[") <= 2, "rules that differ only in the domain are one line"
     assert "the least that any plan costs is " in said.err
+
+
+def test_a_whole_run_for_a_budget_says_what_it_costs_and_what_it_would(cli: Callable[..., Any]) -> None:
+    thrifty = ("plan", "--cloud", "nebius", "--policy", "thrifty", "--steps", "10")
+    said = cli(*thrifty, "--budget", "500")
+    assert said.code == 0
+    line = next(line for line in said.out.splitlines() if line.startswith("whole run"))
+    least_usd = float(line.split()[2])
+    assert line.endswith(" h") and "USD of 500.00 for 2560 samples" in line
+    poor = cli(*thrifty, "--budget", f"{least_usd * 0.9:.2f}")
+    assert poor.code == 1
+    assert "raise --budget" in poor.err
+    told_usd = float(poor.err.split("at least ")[1].split()[0])
+    assert told_usd == pytest.approx(least_usd, rel=0.01)
