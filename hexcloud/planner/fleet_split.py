@@ -73,6 +73,10 @@ class _Split:
 
 def _best_split(problem: Problem) -> Allocation:
     machines = _machines(problem)
+    if not machines:
+        raise InfeasibleError(
+            "none of the fleet's machines can do this job in any role: too small a memory, or no bf16"
+        )
     links = _fleet_graph(machines, problem)
     splits: list[_Split] = []
     low, high, gamma = 0.0, 1.0, 1.0

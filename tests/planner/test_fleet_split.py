@@ -79,3 +79,11 @@ def test_the_split_is_as_fast_as_the_solver_with_all_choices(
         return
     split = split_fleet(market, workload, wishes).plan
     assert split.allocation.samples_per_s >= free.allocation.samples_per_s * 0.99
+
+
+def test_a_fleet_of_which_no_machine_can_do_the_job_is_told_so(
+    two_kinds: Market, workload: Workload, policy: Policy
+) -> None:
+    gpus = {name: gpu.model_copy(update={"has_bf16": False}) for name, gpu in two_kinds.gpus.items()}
+    with pytest.raises(InfeasibleError, match="no bf16"):
+        split_fleet(two_kinds.model_copy(update={"gpus": gpus}), workload, policy)
