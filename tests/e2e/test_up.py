@@ -27,13 +27,14 @@ class User:
         self.env = {**os.environ, "HEXCLOUD_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
     def starts(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+        self.started = subprocess.Popen(
             [*HEXCLOUD, "up", "--yes", *arguments],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        return self.started
 
     def asks(self, *arguments: str) -> Any:
         done = subprocess.run(
@@ -52,6 +53,8 @@ class User:
             )
             if done.returncode == 0 and json.loads(done.stdout)["step"] >= step:
                 return
+            if self.started.poll() is not None:
+                pytest.fail(f"`hexcloud up` has ended: {self.started.communicate()[1]}")
             time.sleep(1.0)
         pytest.fail(f"step {step} was not reached; see {self.home}")
 

@@ -1,6 +1,7 @@
 """One SQLAlchemy engine per file and process: WAL, so that readers in other processes never stop the writer."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,9 +19,10 @@ from hexcloud.domain.errors import StoreError
 _BUSY_TIMEOUT_MS = 10_000
 """A write takes milliseconds; one that waits this long for its turn will not get it."""
 
+_RETRY_S = 0.02
+
 _PRAGMAS = (
     f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}",
-    "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # the intent to rent must survive a power cut, or a machine is forgotten
     "PRAGMA foreign_keys = ON",
 )
@@ -120,6 +122,20 @@ def _prepare(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
     connection.isolation_level = None  # transactions begin where `_begin` says, not where the driver guesses
     for pragma in _PRAGMAS:
         connection.execute(pragma).close()
+    _write_ahead(connection)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Switch the file to WAL. Two processes that open a new file at once: SQLite refuses one without waiting."""
+    gives_up_at = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > gives_up_at:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def _begin(connection: Connection) -> None:

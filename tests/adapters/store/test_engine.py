@@ -54,6 +54,21 @@ def test_a_writer_killed_in_the_middle_leaves_whole_transactions(
         seen = count
 
 
+def test_a_new_file_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "hexcloud.db"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.3, maker.rollback)
+    timer.start()
+    store = SqliteStore(path)
+    timer.join()
+    maker.close()
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    raw.close()
+    store.close()
+
+
 def test_a_reader_in_another_process_sees_what_was_written(store: SqliteStore, run: RunRecord) -> None:
     store.save_run(run)
     code = (
