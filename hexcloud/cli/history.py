@@ -34,7 +34,7 @@ Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the price steps 
 
 
 def history(
-    offer: Annotated[str, typer.Argument(help="An offer's id (* is any text).")],
+    offer: Annotated[str, typer.Argument(help="An offer's id (* is any text), or a machine type.")],
     recording: Recording = None,
     at: At = None,
     since: Since = None,

@@ -80,6 +80,11 @@ class Tracks:
         return max(track.confirmed_s for track in self.tracks)
 
 
+def every_offer(name: str) -> str:
+    """Return the pattern of a name: a machine type by itself (`p5.48xlarge`) is all offers of it."""
+    return name if "/" in name or "*" in name else f"*/{name}/*"
+
+
 def recorded_tracks(path: Path, pattern: str) -> Tracks:
     """Read the offers of a pattern from a recording, through the gate. Raises ConfigError when there are none."""
     from hexcloud.adapters.files import hint
@@ -87,8 +92,8 @@ def recorded_tracks(path: Path, pattern: str) -> Tracks:
     from hexcloud.domain.errors import ConfigError
 
     name, judged, flaws = judged_recording(path)
-    believed = judged.believed()
-    ids = [offer_id for offer_id in believed.ids if fnmatchcase(offer_id, pattern)]
+    believed, wanted = judged.believed(), every_offer(pattern)
+    ids = [offer_id for offer_id in believed.ids if fnmatchcase(offer_id, wanted)]
     if not ids:
         meant = hint(pattern, believed.ids) or f"; it has {len(believed.ids)}, such as {believed.ids[0]}"
         raise ConfigError(f"{path}: records no offer {pattern!r}{meant}")
@@ -107,7 +112,7 @@ def stored_tracks(pattern: str) -> Tracks:
     from hexcloud.domain.errors import ConfigError
     from hexcloud.domain.offer import OfferId
 
-    changes = sorted(wiring.open_prices().history(OfferId(pattern)), key=_whose)
+    changes = sorted(wiring.open_prices().history(OfferId(every_offer(pattern))), key=_whose)
     if not changes:
         raise ConfigError(
             f"no price of {pattern!r} is remembered; `hexcloud catalog refresh` reads prices, --from PATH a recording"

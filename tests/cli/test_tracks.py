@@ -53,6 +53,10 @@ def test_a_recording_gives_what_is_believed_of_it_without_repeats(recording: Pat
     assert [finding.rule for finding in found.findings] == ["step"]
 
 
+def test_a_machine_type_by_itself_is_every_offer_of_it(recording: Path, home: Path) -> None:
+    assert recorded_tracks(recording, "p5.48xlarge") == recorded_tracks(recording, "aws/*/spot")
+
+
 def test_an_offer_that_is_not_recorded_is_answered_with_the_likely_one(recording: Path, home: Path) -> None:
     with pytest.raises(ConfigError, match=r"did you mean aws/us-west-2/usw2-az1/p5\.48xlarge/spot"):
         recorded_tracks(recording, "aws/us-west-2/usw2-az9/p5.48xlarge/spot")
