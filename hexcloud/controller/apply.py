@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hexcloud.controller.budget import Purse
+from hexcloud.controller.gang import asked_for, remnants
 from hexcloud.controller.hands import Hands
-from hexcloud.controller.life import OVER, is_head
+from hexcloud.controller.life import OVER
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
@@ -13,6 +14,8 @@ from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, SlotName
 from hexcloud.planner.diff import diff
 
 Nodes = dict[NodeId, Node]
+BROKEN_GANG = "its gang lacks a member"
+"""Cause of the end of machines whose gang is not whole any more."""
 _ENDING = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.DRAINING})
 _REVOKED = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.GONE})
 
@@ -31,6 +34,8 @@ def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands,
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
     after = _launch(change.launches, nodes, wanted, hands, purse)
+    for remnant in remnants(change, placement, after):
+        after[remnant] = hands.end(after[remnant], BROKEN_GANG)
     may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
         after[released] = _release(after[released], hands, may_release)
@@ -70,12 +75,14 @@ def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:
 def _launch(missing: tuple[Slot, ...], nodes: Nodes, wanted: Wanted, hands: Hands, purse: Purse) -> Nodes:
     """Store the intents first, then call the provider for every intent, those of a controller that died included."""
     after = dict(nodes)
+    gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
     for slot in missing:
-        if (intent := _intend(slot, wanted.slots, after, hands, purse)) is not None:
-            after[intent.id] = intent
-    for node in after.values():
-        if node.status is NodeStatus.REQUESTED and node.slot in wanted.slots:
-            after[node.id] = hands.launch(node, wanted.slots[node.slot], wanted.plan)
+        if slot.role is Role.ROLLOUT:
+            after |= _intend((slot,), after, hands, purse)
+    if gang and not _is_fenced(nodes):
+        after |= _intend(gang, after, hands, purse)
+    for unit in asked_for(after.values(), wanted.slots):
+        after |= {node.id: node for node in hands.launch(unit, wanted.slots, wanted.plan)}
     return after
 
 
@@ -83,19 +90,29 @@ def _end_further(node: Node, hands: Hands) -> Node:
     return hands.drain(node, "released") if node.status is NodeStatus.DRAINING else hands.end(node, "lost")
 
 
-def _intend(slot: Slot, slots: Mapping[SlotName, Slot], nodes: Nodes, hands: Hands, purse: Purse) -> Node | None:
-    """Store the intent to rent a machine for a slot, unless the pool is blocked, fenced or too dear."""
-    if slot.offer_id in hands.memory.blocked or (slot.role is Role.TRAINER and _is_fenced(slots, nodes)):
-        return None
+def _intend(gang: tuple[Slot, ...], nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
+    """Store the intents to rent the machines of a gang, unless their pool is blocked or they are too dear together."""
+    offer_id = gang[0].offer_id
+    if offer_id in hands.memory.blocked:
+        return {}
     standing = tuple(node for node in nodes.values() if node.status is not NodeStatus.GONE)
-    if not purse.can_launch(standing, slot.offer_id):
-        if slot.name not in hands.memory.refused_slots:
-            hands.memory.refused_slots.add(slot.name)
-            hands.journal.say("launch_refused", f"{slot.name} on {slot.offer_id}: the budget does not last for it")
-        return None
+    if not purse.can_launch(standing, offer_id, len(gang)):
+        for slot in gang:
+            if slot.name not in hands.memory.refused_slots:
+                hands.memory.refused_slots.add(slot.name)
+                hands.journal.say("launch_refused", f"{slot.name} on {slot.offer_id}: the budget does not last for it")
+        return {}
+    intents = [_intent(slot, len(gang), nodes, hands) for slot in gang]
+    for intent in intents:
+        hands.ports.store.save_node(intent)
+        hands.journal.say("node_requested", f"{intent.slot} on {offer_id}", node=intent.id, slot=intent.slot)
+    return {intent.id: intent for intent in intents}
+
+
+def _intent(slot: Slot, gang: int, nodes: Nodes, hands: Hands) -> Node:
     run_id = hands.seen.run.id
     attempt = 1 + max((node.attempt for node in nodes.values() if node.slot == slot.name), default=0)
-    intent = Node(
+    return Node(
         id=node_id(run_id, slot.name, attempt),
         run_id=run_id,
         slot=slot.name,
@@ -105,20 +122,14 @@ def _intend(slot: Slot, slots: Mapping[SlotName, Slot], nodes: Nodes, hands: Han
         status=NodeStatus.REQUESTED,
         requested_at_s=hands.seen.now_s,
         usd_per_hour=slot.usd_per_hour,
+        rank=slot.rank,
+        gang=gang,
     )
-    hands.ports.store.save_node(intent)
-    hands.journal.say("node_requested", f"{slot.name} on {slot.offer_id}", node=intent.id, slot=slot.name)
-    return intent
 
 
-def _is_fenced(slots: Mapping[SlotName, Slot], nodes: Nodes) -> bool:
-    """Must a trainer wait? Two heads at once would write one run's checkpoints twice, so the old one ends first."""
-    return any(
-        node.role is Role.TRAINER
-        and node.status is not NodeStatus.GONE
-        and (node.slot not in slots or node.status not in LIVE or node.status is NodeStatus.DRAINING)
-        for node in nodes.values()
-    )
+def _is_fenced(nodes: Nodes) -> bool:
+    """Must a gang wait? Two heads at once would write one run's checkpoints twice, so the old one ends first."""
+    return any(node.role is Role.TRAINER and node.status is not NodeStatus.GONE for node in nodes.values())
 
 
 def _is_filled(placement: Placement, nodes: Nodes, seen: Seen) -> bool:
@@ -142,6 +153,6 @@ def _release(node: Node, hands: Hands, may_release: bool) -> Node:
         return hands.end(node, OVER)
     if node.status in {NodeStatus.REQUESTED, NodeStatus.STARTING}:
         return hands.end(node, "released before it was ready")
-    if may_release or node.role is Role.TRAINER or is_head(node, hands.seen):
+    if may_release or node.role is Role.TRAINER:
         return hands.drain(node, "released")
     return node

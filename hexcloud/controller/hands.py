@@ -1,5 +1,6 @@
 """Hands: single calls to provider and coordinator. Intent is stored before each; each typed error is met here."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hexcloud.controller.commands import command_for
@@ -18,7 +19,7 @@ from hexcloud.domain.errors import (
 )
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import ExecutionPlan, Slot
+from hexcloud.domain.plan import ExecutionPlan, Slot, SlotName
 
 BLOCK_S = 180.0
 """First block of a sold-out pool, run seconds; doubles with each refusal. Karpenter, too, waits 3 minutes."""
@@ -32,6 +33,10 @@ SOLD_OUT = "sold out"
 """How the cause of a node begins that its pool refused for want of capacity."""
 
 
+Gang = tuple[Node, ...]
+"""Machines of one offer that are rented in one call, in rank order; often just one."""
+
+
 @dataclass(frozen=True)
 class Hands:
     """What one turn can do. Every method returns the node as stored."""
@@ -41,30 +46,22 @@ class Hands:
     seen: Seen
     journal: Journal
 
-    def launch(self, node: Node, slot: Slot, plan: ExecutionPlan) -> Node:
-        """Rent the machine of a stored intent. May be repeated: a node's id is launched at most once."""
-        if self._backs_off(node.id):
-            return node
-        offer = self.seen.market.offer(node.offer_id)
+    def launch(self, gang: Gang, slots: Mapping[SlotName, Slot], plan: ExecutionPlan) -> Gang:
+        """Rent the machines of stored intents, again and again until the provider has them all or refused."""
+        if self._backs_off(gang[0].id):
+            return gang
+        offer = self.seen.market.offer(gang[0].offer_id)
         if offer is None:
-            return self._refused(node, "no longer listed")
-        self.memory.launched_at[node.id] = self.seen.wall_s
+            self.block(gang[0].offer_id, "no longer listed")
+            return self._each(gang, lambda node: self.end(node, "no longer listed"))  # it may be on the way
+        self.memory.launched_at |= {node.id: self.seen.wall_s for node in gang}
+        commands = tuple(command_for(node, slots[node.slot], plan, self.seen, self.ports) for node in gang)
         try:
-            self.ports.provisioner.launch(node, offer, command_for(node, slot, plan, self.seen, self.ports))
-        except CapacityError as error:
-            return self._refused(node, f"{SOLD_OUT}: {error}")
-        except QuotaError as error:
-            return self._over_quota(node, offer, str(error))
-        except CredentialsError as error:
-            self.memory.credentials = str(error)
-            return node
-        except (RateLimitError, NotYetError):
-            self._back_off(node.id)
-            return node
+            self.ports.provisioner.launch(gang, offer, commands)
         except ProvisionError as error:
-            return self._failed(node, error)
-        self._forget(node.id)
-        return self.keep(node, node.model_copy(update={"status": NodeStatus.STARTING}))
+            return self._met(error, gang, offer)
+        self._forget(gang[0].id)
+        return self._each(gang, lambda node: self.keep(node, node.model_copy(update={"status": NodeStatus.STARTING})))
 
     def end(self, node: Node, cause: str) -> Node:
         """Ask for the end of a machine, again and again until the provider no longer lists it."""
@@ -118,24 +115,46 @@ class Hands:
         except EngineError:
             return  # it is asked again next turn, and ended by force in the end
 
-    def _refused(self, node: Node, reason: str) -> Node:
-        self.block(node.offer_id, reason)
-        return self.keep(node, self._never_was(node, reason))
+    def _met(self, error: ProvisionError, gang: Gang, offer: Offer) -> Gang:
+        """Do with each kind of refusal what it is named for."""
+        match error:
+            case CapacityError():
+                return self._refused(gang, f"{SOLD_OUT}: {error}")
+            case QuotaError():
+                return self._over_quota(gang, offer, str(error))
+            case CredentialsError():
+                self.memory.credentials = str(error)
+                return gang
+            case NotYetError():
+                return gang
+            case RateLimitError():
+                self._back_off(gang[0].id)
+                return gang
+            case _:
+                return self._failed(gang, error)
 
-    def _over_quota(self, node: Node, offer: Offer, reason: str) -> Node:
+    def _refused(self, gang: Gang, reason: str) -> Gang:
+        self.block(gang[0].offer_id, reason)
+        return self._each(gang, lambda node: self.keep(node, self._never_was(node, reason)))
+
+    def _over_quota(self, gang: Gang, offer: Offer, reason: str) -> Gang:
         same = tuple(other.id for other in self.seen.market.offers if _same_limit(offer, other))
         self._block(same, QUOTA_BLOCK_S, f"account limit: {reason}")
-        return self.keep(node, self._never_was(node, f"account limit: {reason}"))
+        return self._each(gang, lambda node: self.keep(node, self._never_was(node, f"account limit: {reason}")))
 
-    def _failed(self, node: Node, error: ProvisionError) -> Node:
-        failures = self.memory.failures
-        failures[node.id] = tries = failures.get(node.id, 0) + 1
-        self.journal.say("launch_failed", str(error), node=node.id, code=error.code, attempt=tries)
+    def _failed(self, gang: Gang, error: ProvisionError) -> Gang:
+        failures, first = self.memory.failures, gang[0]
+        failures[first.id] = tries = failures.get(first.id, 0) + 1
+        self.journal.say("launch_failed", str(error), node=first.id, code=error.code, attempt=tries)
         if tries < MAX_TRIES:
-            self._back_off(node.id)
-            return node
-        self.block(node.offer_id, f"failed {tries} times: {error}")
-        return self.end(node, f"could not be launched: {error}")  # it may exist all the same
+            self._back_off(first.id)
+            return gang
+        self.block(first.offer_id, f"failed {tries} times: {error}")
+        # They may exist all the same.
+        return self._each(gang, lambda node: self.end(node, f"could not be launched: {error}"))
+
+    def _each(self, gang: Gang, act: Callable[[Node], Node]) -> Gang:
+        return tuple(act(node) for node in gang)
 
     def _block(self, offer_ids: tuple[OfferId, ...], for_s: float, reason: str) -> None:
         for offer_id in offer_ids:

@@ -54,15 +54,14 @@ def _follow(node: Node, seen: Seen, patience: Patience) -> Node:
         case NodeStatus.STOPPING | NodeStatus.LOST | NodeStatus.DRAINING:
             return _gone(node, seen, node.cause) if is_listed is False else node
         case NodeStatus.REQUESTED:
-            return _moved(node, NodeStatus.STARTING, "") if is_listed else node
+            return node  # its launch is called until it returns, whatever the list says
         case _:
             return _follow_running(node, seen, patience, is_listed)
 
 
-def is_head(node: Node, seen: Seen) -> bool:
-    """Is this the node whose machine runs the coordinator?"""
-    slots = seen.placement.slots if seen.placement else ()
-    return any(slot.name == node.slot and slot.role is Role.TRAINER and slot.rank == 0 for slot in slots)
+def is_head(node: Node) -> bool:
+    """Is this a node whose machine runs the coordinator?"""
+    return node.role is Role.TRAINER and node.rank == 0
 
 
 def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool | None) -> Node:
@@ -86,7 +85,7 @@ def _silent_s(node: Node, seen: Seen, patience: Patience) -> float:
     memory = patience.memory
     if seen.view is None:
         away_s = seen.wall_s - memory.answered_at if memory.answered_at is not None else 0.0
-        return away_s if is_head(node, seen) else 0.0
+        return away_s if is_head(node) else 0.0
     heard_at = max(memory.last_word.get(node.id, 0.0), memory.epoch_since)
     return seen.wall_s - heard_at
 

@@ -109,7 +109,7 @@ class Controller:
                 memory.pending.append("loss")
                 if new.ready_at_s is None:
                     self._count_failure(new.offer_id, hands)
-                elif is_head(old, seen):
+                elif is_head(old):
                     count_loss(new, memory.progress)
         return nodes
 

@@ -43,7 +43,12 @@ class Loss:
 class Habits:
     """How a simulated provider behaves. Run-clock seconds."""
 
+    provision_s: float = 0.0
+    """From the first call to a machine that exists; it bills from the call on."""
+    setup_s: float = 0.0
+    """From there to the start of its program."""
     boot_s: float = 120.0
+    """From there to its first word."""
     visible_after_s: float = 1.0
     """A new machine is missing from the list for this long."""
     stop_s: float = 5.0

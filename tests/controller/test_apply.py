@@ -42,7 +42,7 @@ def test_a_machine_with_our_tag_that_no_record_knows_is_ended(controller_of: Con
         secrets={"HEXCLOUD_NODE_TOKEN": "x"},
         files={"node.json": spec.model_dump_json()},
     )
-    sim.provisioner.launch(stray, known.offer, command)
+    sim.provisioner.launch((stray,), known.offer, (command,))
     sim.clock.sleep(5.0)
     turns(sim, controller, 3)
     assert not sim.cloud.machines[stray.id].exists

@@ -43,8 +43,8 @@ def after(seen: Seen, status: NodeStatus, is_listed: bool, role: Role = Role.ROL
     return follow(one, replace(seen, listed=listed), heard(seen)).status
 
 
-def test_an_intent_whose_machine_exists_is_adopted(seen: Seen) -> None:
-    assert after(seen, NodeStatus.REQUESTED, is_listed=True) is NodeStatus.STARTING
+def test_an_intent_is_one_until_its_launch_has_returned(seen: Seen) -> None:
+    assert after(seen, NodeStatus.REQUESTED, is_listed=True) is NodeStatus.REQUESTED
     assert after(seen, NodeStatus.REQUESTED, is_listed=False) is NodeStatus.REQUESTED
 
 
@@ -99,8 +99,8 @@ def test_while_the_coordinator_is_away_only_its_own_machine_is_to_blame(seen: Se
     away = replace(seen, view=None, coordinator=None)
     patience = Patience(TIMING, Memory(answered_at=seen.wall_s - 61.0))
     rollout, head = node(seen, NodeStatus.READY), node(seen, NodeStatus.READY, Role.TRAINER)
-    assert is_head(head, seen)
-    assert not is_head(rollout, seen)
+    assert is_head(head)
+    assert not is_head(rollout)
     assert follow(rollout, away, patience).status is NodeStatus.READY
     assert follow(head, away, patience).status is NodeStatus.LOST
 
