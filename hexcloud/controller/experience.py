@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from hexcloud.controller.hands import SOLD_OUT
-from hexcloud.controller.life import SILENT, UNREGISTERED, VANISHED
+from hexcloud.controller.launching import SOLD_OUT
+from hexcloud.controller.life import LATE, NOTICE, SILENT, VANISHED
 from hexcloud.domain.calibration import Calibration
 from hexcloud.domain.fleet import LIVE, Node, NodeStatus
 from hexcloud.domain.offer import Offer
@@ -78,7 +78,7 @@ def _end(node: Node) -> End | None:
     """Return how a node ended; None for one that stands, or whose end says nothing of its pool."""
     if node.cause.startswith(SOLD_OUT):
         return End.REFUSED
-    is_lost = node.cause.startswith((SILENT, UNREGISTERED, VANISHED))
+    is_lost = node.cause.startswith((SILENT, LATE, VANISHED, NOTICE))
     if node.ready_at_s is None:
         return End.NEVER_READY if is_lost else None
     if is_lost:

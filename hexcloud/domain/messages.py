@@ -203,6 +203,8 @@ class NodeView(Frozen):
     generated_tokens: int = 0
     """Since the node started: response tokens of finished generations."""
     is_paused: bool = False
+    notice: str = ""
+    """What its cloud said of the machine's near end (`spot/instance-action`, `preempted`, ...); empty: nothing."""
 
 
 class RunPhase(StrEnum):

@@ -33,6 +33,8 @@ class Machine:
     """When its end, once asked for, is carried out."""
     ended_s: float | None = None
     cause: str = ""
+    notice: str = ""
+    """What its metadata endpoint says of its near end."""
 
     @property
     def id(self) -> NodeId:
