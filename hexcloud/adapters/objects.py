@@ -164,9 +164,8 @@ def _said(error: Exception, what: str) -> StoreError:
     if isinstance(error, failures.NotFoundError | FileNotFoundError):
         return _AbsentError(f"{what}: there is no such object")
     if isinstance(error, failures.PermissionDeniedError | failures.UnauthenticatedError) or answer.startswith("403"):
-        return StoreError(
-            f"{what}: access is denied ({answer or 'no keys'}); the keys must be allowed to read, write, list and delete"
-        )
+        why = answer or "no keys"
+        return StoreError(f"{what}: access is denied ({why}); the keys must be allowed to read, write, list and delete")
     if answer.startswith("301"):
         return StoreError(f"{what}: the bucket is in another region; name it in AWS_REGION")
     return StoreError(f"{what}: {answer or _plain(error)}")
