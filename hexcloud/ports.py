@@ -227,6 +227,34 @@ class Engine(Protocol):
         ...
 
 
+class Objects(Protocol):
+    """A run's store that every machine reaches: whole objects by name. Every call raises StoreError when it is away."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, in the place of any before."""
+        ...
+
+    def upload(self, name: str, path: str) -> None:
+        """Write a file's content as an object."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Return an object, None when there is none of the name."""
+        ...
+
+    def download(self, name: str, path: str) -> None:
+        """Write an object's content to a file; an absent object is a StoreError."""
+        ...
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Return the names below `prefix/`, sorted."""
+        ...
+
+    def delete(self, names: tuple[str, ...]) -> None:
+        """Remove objects; absent ones are fine."""
+        ...
+
+
 class Timer(Protocol):
     """Calls back on a schedule of the run clock, from a thread of its own."""
 

@@ -6,6 +6,7 @@ from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Timing
 from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.messages import INTERRUPTION
 from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunState
 
@@ -14,8 +15,7 @@ VANISHED = "vanished from the provider"
 LATE = "late in"
 UNREGISTERED = f"{LATE} register"
 SILENT = "silent"
-NOTICE = "interruption notice"
-"""How the causes of the kinds of loss begin."""
+"""How the causes of the kinds of loss begin, beside INTERRUPTION."""
 OVER = "the run is over"
 """Cause of an end that is no loss: a node whose work is done exits by itself."""
 
@@ -55,7 +55,7 @@ def follow(node: Node, seen: Seen, patience: Patience) -> Node:
 
 def was_noticed(old: Node, new: Node) -> bool:
     """Did the cloud just say that it takes the machine back?"""
-    return old.status is NodeStatus.READY and new.status is NodeStatus.DRAINING and new.cause.startswith(NOTICE)
+    return old.status is NodeStatus.READY and new.status is NodeStatus.DRAINING and new.cause.startswith(INTERRUPTION)
 
 
 def was_lost(old: Node, new: Node) -> bool:
@@ -97,8 +97,8 @@ def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool 
             cause = f"{UNREGISTERED}: no heartbeat after {patience.register_s(node):.0f} s"
             return _moved(node, NodeStatus.LOST, cause)
         return node
-    if (view := seen.node_view(node.id)) and view.notice:
-        return _moved(node, NodeStatus.DRAINING, f"{NOTICE}: {view.notice}")
+    if (view := seen.node_view(node.id)) and view.notice and view.notice.cause == INTERRUPTION:
+        return _moved(node, NodeStatus.DRAINING, f"{INTERRUPTION}: {view.notice.detail}")
     silent_s = _silent_s(node, seen, patience)
     bound_s = timing.silent_trainer_s if node.role is Role.TRAINER else timing.silent_rollout_s
     return _moved(node, NodeStatus.LOST, f"{SILENT} for {silent_s:.0f} s") if silent_s > bound_s else node

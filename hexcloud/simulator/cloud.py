@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.simulator.capacity import Capacity
 from hexcloud.simulator.clock import VirtualClock
@@ -184,7 +185,9 @@ class SimCloud:
             if victim and loss.kind is LossKind.SILENCE:
                 victim.silent_since_s = self._at_s
             elif victim and loss.kind is LossKind.NOTICE:
-                victim.notice, victim.ends_s = "instance-action", self._at_s + self.habits.notice_s
+                victim.ends_s = self._at_s + self.habits.notice_s
+                until_s = self.clock.to_wall(victim.ends_s)
+                victim.notice = Notice(cause=INTERRUPTION, until_s=until_s, detail="terminate")
             elif victim:
                 victim.end(self._at_s, "preempted")
 

@@ -86,7 +86,7 @@ def test_a_node_that_the_cloud_takes_back_drains_and_is_replaced_before_it_is_go
     turns(sim, controller, 61)
     told = next(machine for machine in sim.cloud.machines.values() if machine.notice)
     node = next(node for node in sim.store.nodes(sim.run.id) if node.id == told.id)
-    assert node.status is NodeStatus.DRAINING and node.cause == "interruption notice: instance-action"
+    assert node.status is NodeStatus.DRAINING and node.cause == "interruption notice: terminate"
     assert told.is_draining and told.exists
     assert SPOT in sim.store.blocks(sim.run.id, sim.clock.now_s())
     heir = sim.store.nodes(sim.run.id)[-1]
