@@ -243,7 +243,7 @@ class Objects(Protocol):
         ...
 
     def download(self, name: str, path: str) -> None:
-        """Write an object's content to a file; an absent object is a StoreError."""
+        """Write an object's content to a file. Raises DamagedError for an absent one: a marker promised it."""
         ...
 
     def list(self, prefix: str) -> tuple[str, ...]:
@@ -252,6 +252,23 @@ class Objects(Protocol):
 
     def delete(self, names: tuple[str, ...]) -> None:
         """Remove objects; absent ones are fine."""
+        ...
+
+
+class Authority(Protocol):
+    """A run's certificate authority. The same run has the same one again, on whatever machine."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Return its certificate: public, and all that a client needs."""
+        ...
+
+    def certificate(self, node_id: NodeId) -> str:
+        """Return the certificate (PEM, public) that a head shows."""
+        ...
+
+    def private_key(self, node_id: NodeId) -> str:
+        """Return that head's secret key, in one line."""
         ...
 
 

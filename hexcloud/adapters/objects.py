@@ -19,6 +19,7 @@ from obstore import exceptions as failures
 from obstore.store import LocalStore, ObjectStore, from_url
 
 from hexcloud.domain.errors import ConfigError, StoreError
+from hexcloud.domain.stored import DamagedError
 
 SCHEMES = ("s3", "gs", "file")
 CALL_S = 60
@@ -60,11 +61,11 @@ class Bucket:
         try:
             with self._saying("read", name):
                 return bytes(obstore.get(self._store, name).bytes())
-        except _AbsentError:
+        except DamagedError:
             return None
 
     def download(self, name: str, path: str) -> None:
-        """Write an object's content to a file, part by part. Raises StoreError, also when there is no such object."""
+        """Write an object's content to a file, part by part. Raises StoreError, DamagedError for an absent object."""
         with self._saying("read", name), Path(path).open("wb") as file:
             size = obstore.head(self._store, name)["size"]
             for start in range(0, size, PART):
@@ -82,7 +83,7 @@ class Bucket:
             try:
                 with self._saying("remove", name):
                     obstore.delete(self._store, name)
-            except _AbsentError:
+            except DamagedError:
                 continue
 
     @contextmanager
@@ -91,10 +92,6 @@ class Bucket:
             yield
         except (failures.BaseError, OSError, ValueError) as error:
             raise _said(error, f"{self.url}: cannot {what} {name}") from None  # the cause quotes headers and answers
-
-
-class _AbsentError(StoreError):
-    """There is no such object."""
 
 
 def _open(url: str) -> ObjectStore:
@@ -162,7 +159,7 @@ def _said(error: Exception, what: str) -> StoreError:
     if code is not None and code[1] == "NoSuchBucket":
         return StoreError(f"{what}: there is no such bucket; make it, or name another one in `store`")
     if isinstance(error, failures.NotFoundError | FileNotFoundError):
-        return _AbsentError(f"{what}: there is no such object")
+        return DamagedError(f"{what}: there is no such object")
     if isinstance(error, failures.PermissionDeniedError | failures.UnauthenticatedError) or answer.startswith("403"):
         why = answer or "no keys"
         return StoreError(f"{what}: access is denied ({why}); the keys must be allowed to read, write, list and delete")

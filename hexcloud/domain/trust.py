@@ -17,6 +17,7 @@ def trusted_by(ca_pem: str) -> ssl.SSLContext:
     """Return what accepts certificates of this authority and of no other. Raises EngineError when it is none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks name and chain
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
     if ca_pem:
         try:
             context.load_verify_locations(cadata=ca_pem)
@@ -35,6 +36,10 @@ def is_loopback(host: str) -> bool:
 
 def require_private(url: str) -> None:
     """Raise EngineError unless nobody can read along: https, or an address of this machine."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise EngineError(f"{url}: no address: {error}") from error
+    if parts.scheme != "https" and not is_loopback(host):
         raise EngineError(f"{url}: not https, and not this machine: no token is sent there")
