@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hexcloud.adapters.clouds.machines import Machine, Machines
 from hexcloud.adapters.provisioners.naming import NODE, RUN, run_label
 from hexcloud.domain.errors import NotYetError
-from hexcloud.domain.fleet import Rented, RunId
+from hexcloud.domain.fleet import THIS_COMPUTER, Rented, RunId
 from hexcloud.ports import Provisioner
 
 ANY = ""
@@ -32,7 +32,7 @@ class AccountRoll:
 class ComputerRoll:
     """Implements ports.Roll over the processes of local runs."""
 
-    name = "this computer"
+    name = THIS_COMPUTER
 
     def __init__(self, runs: Iterable[tuple[RunId, Provisioner]]) -> None:
         """`runs`: every local run and who started its nodes."""

@@ -66,6 +66,10 @@ class Node(Frozen):
     """Machines that were asked for in one call with it, itself included: they live and die together."""
 
 
+THIS_COMPUTER = "this computer"
+"""Where the machines of local runs are."""
+
+
 class Rented(Frozen):
     """A machine that carries our tags, as whoever runs it lists it."""
 
