@@ -164,6 +164,7 @@ def _fields(picture: Picture) -> dict[str, object]:
         "budget_usd": picture.run.policy.budget_usd,
         "usd_per_hour": picture.usd_per_hour,
         "is_controlled": not _is_orphan(picture.run),
+        "alarms": list(picture.alarms),
         "nodes": [node.model_dump(mode="json") for node in picture.nodes],
     }
 

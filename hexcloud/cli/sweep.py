@@ -42,6 +42,7 @@ def down_all(run: str | None, yes: bool, as_json: bool) -> None:
         tags = frozenset(one.tag for one in seen.found)
         left, problems = end_all(answered, tags, wiring.wall_clock(), PATIENCE_S)
         seen = replace(seen, problems={**seen.problems, **problems})
+        _bill(seen, store)
     _report(seen, left, store, as_json)
     if left or set(seen.problems) & _rented_on(store):
         raise typer.Exit(1)
@@ -88,6 +89,17 @@ def _end_runs(runs: "list[RunRecord]") -> None:
     for run, process in zip(runs, ending, strict=True):
         if process.wait() != 0:
             say(f"run {run.id} did not end as it should; `hexcloud events {run.id}` tells why")
+
+
+def _bill(seen: "Survey", store: "Store") -> None:
+    """Put on the books what machines of runs that had ended went on costing."""
+    from hexcloud import wiring
+    from hexcloud.controller.sweep import late_bills
+
+    for one in seen.found:
+        if one.is_forgotten and one.run is not None and one.run.spec.is_real:
+            at_s, run_id = wiring.clock(one.run).now_s(), one.run.id
+            store.add_ledger(run_id, late_bills(one, store.nodes(run_id), store.ledger(run_id), at_s))
 
 
 def _report(seen: "Survey", left: "tuple[Rented, ...]", store: "Store", as_json: bool) -> None:

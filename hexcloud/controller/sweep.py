@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from hexcloud.domain.errors import ProvisionError
-from hexcloud.domain.fleet import Rented
+from hexcloud.domain.fleet import Node, NodeId, Rented
+from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.run import RunRecord, RunState
 from hexcloud.ports import Clock, Roll
 
 ENDED = frozenset({RunState.DONE, RunState.FAILED})
+SECONDS_PER_HOUR = 3600.0
 ASK_S = 5.0
 """Between two looks at whether machines have ended."""
 
@@ -62,6 +64,27 @@ def survey(rolls: Iterable[Roll], runs: Mapping[str, RunRecord], is_controlled: 
         run = runs.get(tag)
         found.append(Found(tag, run, run is not None and is_controlled(run), tuple(machines)))
     return Survey(tuple(found), problems)
+
+
+def late_bills(
+    found: Found, nodes: Iterable[Node], ledger: Iterable[LedgerEntry], at_s: float
+) -> tuple[LedgerEntry, ...]:
+    """Return the rent of machines that outlived their run's books, until `at_s`, run clock, at the last known price."""
+    billed: dict[NodeId, float] = {}
+    for entry in ledger:
+        if entry.kind is CostKind.COMPUTE:
+            billed[entry.node_id] = max(entry.to_s, billed.get(entry.node_id, entry.to_s))
+    names = {name for machine in found.machines for name in machine.nodes}
+    bills = []
+    for node in nodes:
+        from_s, usd_per_hour = billed.get(node.id, node.requested_at_s), node.usd_per_hour
+        if f"{node.slot}.{node.attempt}" in names and usd_per_hour is not None and at_s > from_s:
+            usd = usd_per_hour * (at_s - from_s) / SECONDS_PER_HOUR
+            entry = LedgerEntry(
+                node_id=node.id, kind=CostKind.COMPUTE, from_s=from_s, to_s=at_s, usd_per_hour=usd_per_hour, usd=usd
+            )
+            bills.append(entry)
+    return tuple(bills)
 
 
 def end_all(

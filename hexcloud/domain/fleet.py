@@ -80,8 +80,8 @@ class Rented(Frozen):
     place: str
     """`cloud/region/zone`."""
     instance_type: str
-    node: str = ""
-    """The node's name on the machine: slot and attempt; empty in a gang whose members are not told apart yet."""
+    nodes: tuple[str, ...] = ()
+    """Slot and attempt (`rollout-3.1`) of the node that it is, or of its whole gang until each is told its own."""
 
 
 class MeasuredLink(Frozen):
