@@ -227,6 +227,51 @@ class Engine(Protocol):
         ...
 
 
+class Objects(Protocol):
+    """A run's store that every machine reaches: whole objects by name. Every call raises StoreError when it is away."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, in the place of any before."""
+        ...
+
+    def upload(self, name: str, path: str) -> None:
+        """Write a file's content as an object."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Return an object, None when there is none of the name."""
+        ...
+
+    def download(self, name: str, path: str) -> None:
+        """Write an object's content to a file. Raises DamagedError for an absent one: a marker promised it."""
+        ...
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Return the names below `prefix/`, sorted."""
+        ...
+
+    def delete(self, names: tuple[str, ...]) -> None:
+        """Remove objects; absent ones are fine."""
+        ...
+
+
+class Authority(Protocol):
+    """A run's certificate authority. The same run has the same one again, on whatever machine."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Return its certificate: public, and all that a client needs."""
+        ...
+
+    def certificate(self, node_id: NodeId) -> str:
+        """Return the certificate (PEM, public) that a head shows."""
+        ...
+
+    def private_key(self, node_id: NodeId) -> str:
+        """Return that head's secret key, in one line."""
+        ...
+
+
 class Timer(Protocol):
     """Calls back on a schedule of the run clock, from a thread of its own."""
 

@@ -1,41 +1,32 @@
 """Apply: make the fleet what the placement says. Level-triggered: what is done already is not done again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hexcloud.controller.budget import Purse
-from hexcloud.controller.gang import asked_for, remnants
+from hexcloud.controller.gang import BROKEN_GANG, asked_for, remnants
 from hexcloud.controller.hands import Hands
+from hexcloud.controller.launching import Launching
 from hexcloud.controller.life import OVER
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
-from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, SlotName
+from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot
 from hexcloud.planner.diff import diff
 
 Nodes = dict[NodeId, Node]
-BROKEN_GANG = "its gang lacks a member"
-"""Cause of the end of machines whose gang is not whole any more."""
 _ENDING = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.DRAINING})
 _REVOKED = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.GONE})
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The plan in force, its slots by name."""
-
-    plan: ExecutionPlan
-    slots: Mapping[SlotName, Slot]
-
-
 def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
     """Return all nodes after one turn of launches, releases and ends. Changes nothing when nothing is left to do."""
-    wanted = Wanted(plan, {slot.name: slot for slot in placement.slots})
+    launching = Launching(hands, plan, {slot.name: slot for slot in placement.slots})
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
-    after = _launch(change.launches, nodes, wanted, hands, purse)
+    after = _launch(change.launches, nodes, launching, purse)
+    part = hands.drain if _drains_trainer(nodes) else hands.end  # a last checkpoint takes all ranks
     for remnant in remnants(change, placement, after):
-        after[remnant] = hands.end(after[remnant], BROKEN_GANG)
+        after[remnant] = part(after[remnant], BROKEN_GANG)
     may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
         after[released] = _release(after[released], hands, may_release)
@@ -72,17 +63,17 @@ def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:
         return  # the next turn sees what is missing
 
 
-def _launch(missing: tuple[Slot, ...], nodes: Nodes, wanted: Wanted, hands: Hands, purse: Purse) -> Nodes:
+def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse: Purse) -> Nodes:
     """Store the intents first, then call the provider for every intent, those of a controller that died included."""
-    after = dict(nodes)
+    after, hands = dict(nodes), launching.hands
     gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
     for slot in missing:
         if slot.role is Role.ROLLOUT:
             after |= _intend((slot,), after, hands, purse)
     if gang and not _is_fenced(nodes):
         after |= _intend(gang, after, hands, purse)
-    for unit in asked_for(after.values(), wanted.slots):
-        after |= {node.id: node for node in hands.launch(unit, wanted.slots, wanted.plan)}
+    for unit in asked_for(after.values(), launching.slots):
+        after |= {node.id: node for node in launching.launch(unit)}
     return after
 
 
@@ -125,6 +116,10 @@ def _intent(slot: Slot, gang: int, nodes: Nodes, hands: Hands) -> Node:
         rank=slot.rank,
         gang=gang,
     )
+
+
+def _drains_trainer(nodes: Nodes) -> bool:
+    return any(node.role is Role.TRAINER and node.status is NodeStatus.DRAINING for node in nodes.values())
 
 
 def _is_fenced(nodes: Nodes) -> bool:

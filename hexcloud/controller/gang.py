@@ -6,6 +6,9 @@ from hexcloud.domain.diff import Diff
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.plan import Placement, Role, Slot, SlotName
 
+BROKEN_GANG = "its gang lacks a member"
+"""Cause of the end of machines whose gang is not whole any more."""
+
 
 def asked_for(nodes: Iterable[Node], slots: Mapping[SlotName, Slot]) -> tuple[tuple[Node, ...], ...]:
     """Return the stored intents that are to be launched, each gang as one, in rank order.

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from hexcloud.controller.life import Patience, follow, is_head
-from hexcloud.controller.memory import Memory
+from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
@@ -13,7 +13,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.simulation import Simulation
 
-TIMING = Timing(visible_s=15.0, start_s=600.0, silent_rollout_s=15.0, silent_trainer_s=60.0)
+TIMING = Timing(visible_s=15.0, register_s=600.0, silent_rollout_s=15.0, silent_trainer_s=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,9 @@ def node(seen: Seen, status: NodeStatus, role: Role = Role.ROLLOUT) -> Node:
 
 
 def heard(seen: Seen) -> Patience:
-    """Everybody spoke just now."""
-    return Patience(TIMING, Memory(last_word={node.id: seen.wall_s for node in seen.nodes}, answered_at=seen.wall_s))
+    """Everybody spoke just now, and the provider said yes to every end."""
+    words, yes = {node.id: seen.wall_s for node in seen.nodes}, {node.id: Ending(0.0, True) for node in seen.nodes}
+    return Patience(TIMING, Memory(last_word=words, answered_at=seen.wall_s, endings=yes))
 
 
 def after(seen: Seen, status: NodeStatus, is_listed: bool, role: Role = Role.ROLLOUT) -> NodeStatus:
@@ -56,6 +57,14 @@ def test_an_end_is_believed_only_when_the_provider_no_longer_lists_it(seen: Seen
     for status in (NodeStatus.STOPPING, NodeStatus.LOST, NodeStatus.DRAINING):
         assert after(seen, status, is_listed=True) is status
         assert after(seen, status, is_listed=False) is NodeStatus.GONE
+
+
+def test_an_end_that_the_provider_refused_is_not_believed_though_the_machine_is_not_listed(seen: Seen) -> None:
+    one, patience = node(seen, NodeStatus.STOPPING), heard(seen)
+    patience.memory.endings[one.id].is_heard = False  # its launch may still be on the way
+    assert follow(one, replace(seen, listed=frozenset()), patience).status is NodeStatus.STOPPING
+    patience.memory.endings.clear()  # as after a restart
+    assert follow(one, replace(seen, listed=frozenset()), patience).status is NodeStatus.STOPPING
 
 
 def test_no_word_from_the_provider_confirms_nothing(seen: Seen) -> None:
