@@ -14,7 +14,8 @@ Scenario (every key may be left out):
   page_size         1000: for spot prices, products and quotas
   no_capacity       [{"type", "zone" (name or id), "tenure": "spot" or "on_demand", "code", "times"}]: launches refused
   faults            [{"service", "region", "action", "do", "times", "code", "status", "message", "body", "hang_s"}]
-                    Objects: service "s3", action GET, PUT, HEAD or DELETE. do: throttle, expired, unknown, denied, empty, hang, error, body. What is left out matches all
+                    Of objects: service "s3", action GET, PUT, HEAD or DELETE.
+                    do: throttle, expired, unknown, denied, empty, hang, error, body. What is left out matches all
   notices, rebalances  what machines read in their metadata; see tests/e2e/cloud/machines.py
   log               a file that gets one JSON line for every call and every launch
 """

@@ -270,7 +270,9 @@ def _billed(instance: Mapping[str, Any]) -> Billed:
 
 
 def main(argv: list[str]) -> None:
-    """Keep a bed until Ctrl-C."""
+    """Keep a bed until Ctrl-C or SIGTERM."""
+    for ending in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores Ctrl-C unless told
+        signal.signal(ending, signal.default_int_handler)
     bed = Bed(Path(argv[0]).resolve())
     try:
         bed.start()

@@ -12,7 +12,10 @@ import pytest
 from tests.e2e.cloud.bed import Bed
 
 PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl")
-TRIAL = "mount -t tmpfs t /mnt && mkdir /mnt/a /mnt/b && mount -t overlay o -o lowerdir=/mnt/a:/mnt/b /mnt && ip link add br0 type bridge"
+TRIAL = """
+mount -t tmpfs tmpfs /mnt && mkdir /mnt/a /mnt/b
+mount -t overlay overlay -o lowerdir=/mnt/a:/mnt/b /mnt && ip link add br0 type bridge
+"""
 
 
 def refusal() -> str | None:
@@ -25,7 +28,7 @@ def refusal() -> str | None:
     debian = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, check=False).stdout
     if not debian.startswith(f"Python {sys.version_info.major}.{sys.version_info.minor}."):
         return f"nodes run Debian's {debian.strip()}, which cannot import what is built for {platform.python_version()}"
-    apart = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--mount-proc", "sh", "-c", TRIAL]
+    apart = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--mount-proc", "sh", "-ec", TRIAL]
     trial = subprocess.run(apart, capture_output=True, text=True, check=False)
     return f"the kernel refuses namespaces, overlays or bridges: {trial.stderr}" if trial.returncode else None
 

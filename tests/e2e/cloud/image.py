@@ -1,4 +1,4 @@
-"""The nodes' image: this machine's own root with SSH, a user and SkyPilot's runtime laid over it, in one cached file."""
+"""The nodes' image: this machine's root with SSH, a user and SkyPilot's runtime laid over it, in one cached file."""
 
 import fcntl
 import hashlib
@@ -40,7 +40,7 @@ def _build(built: Path, skypilot: str) -> None:
     subprocess.run(["truncate", "-s", SIZE, part], check=True)
     subprocess.run(["mkfs.ext4", "-q", "-F", part], check=True)
     apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = [*apart, "bash", HERE / "image_build.sh", part, HERE / "image_setup.sh", skypilot]
+    command = [*apart, "bash", str(HERE / "image_build.sh"), str(part), str(HERE / "image_setup.sh"), skypilot]
     with built.with_suffix(".log").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:

@@ -1,7 +1,7 @@
-"""The machines behind EC2's answers: a sandbox with sshd boots for every running instance, and dies at its termination.
+"""The machines behind EC2's answers: a sandbox with sshd boots for each instance, and dies when that is terminated.
 
-Run inside the bed: `python -m tests.e2e.cloud.machines --folder DIR --scenario FILE --endpoint URL --site DIR`. It goes on
-when the API is away for a while: machines live on until EC2 says that they do not.
+Run inside the bed: `python -m tests.e2e.cloud.machines --folder DIR --scenario FILE --endpoint URL --site DIR`.
+It goes on when the API is away for a while: machines live on until EC2 says that they do not.
 """
 
 import argparse
@@ -67,7 +67,9 @@ def authorized_keys(user_data: str) -> str:
         except ValueError:
             return ""
     users = (yaml.safe_load(text) or {}).get("users", []) if "#cloud-config" in text else []
-    return "".join(f"{key}\n" for user in users if isinstance(user, dict) for key in user.get("ssh_authorized_keys", []))
+    return "".join(
+        f"{key}\n" for user in users if isinstance(user, dict) for key in user.get("ssh_authorized_keys", [])
+    )
 
 
 class Machines:

@@ -1,4 +1,4 @@
-"""What an EC2 machine reads at 169.254.169.254 (IMDSv2): who it is, its role's keys, and whether it is about to be taken."""
+"""What an EC2 machine reads at 169.254.169.254 (IMDSv2): who it is, its role's keys, and whether it will be taken."""
 
 import json
 import secrets

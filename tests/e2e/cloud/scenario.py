@@ -24,7 +24,7 @@ USUAL: dict[str, Any] = {
 
 
 class Scenario:
-    """The scenario in force. Rules are those of tests/clouds/moto_server.py; their counts begin anew at every change."""
+    """The scenario in force. Its rules are those of tests/clouds/moto_server.py; a change starts their counts anew."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "scenario.json"

@@ -1,4 +1,4 @@
-"""What an account has before hexcloud comes: networks, the nodes' role, a bucket; and SkyPilot's settings and catalog."""
+"""What an account has before hexcloud comes: networks, the nodes' role, a bucket; SkyPilot's settings and images."""
 
 import csv
 import json

@@ -4,7 +4,7 @@ from sky.backends import backend_utils
 from sky.server.plugins import BasePlugin, ExtensionContext
 
 
-class Reachable(BasePlugin):  # type: ignore[misc]
+class Reachable(BasePlugin):
     """Loaded by `~/.sky/plugins.yaml` into the API server and its workers."""
 
     def __init__(self, url: str) -> None:
