@@ -60,6 +60,7 @@ class Bed:
         """What each part of the start took."""
         self._outer: subprocess.Popen[bytes] | None = None
         self._first = 0
+        self._programs: list[subprocess.Popen[bytes]] = []
 
     @property
     def regions(self) -> list[str]:
@@ -115,8 +116,9 @@ class Bed:
             return
         if self._first:
             os.kill(self._first, signal.SIGKILL)
-        self._outer.wait()
-        self._outer, self._first = None, 0
+        for process in (self._outer, *self._programs):
+            process.wait()
+        self._outer, self._first, self._programs = None, 0, []
 
     def run(
         self, argv: list[str], check: bool = True, timeout_s: float = 600.0, env: Mapping[str, str] | None = None
@@ -141,13 +143,15 @@ class Bed:
     ) -> "subprocess.Popen[bytes]":
         """Start a program inside; it writes to logs/NAME.log. To hurt it, see `pid_of`: this process is its keeper."""
         with (self.folder / "logs" / f"{name}.log").open("a") as log:
-            return subprocess.Popen(
+            program = subprocess.Popen(
                 [*self._entering(), *argv],
                 env={**self.env, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+        self._programs.append(program)
+        return program
 
     @staticmethod
     def pid_of(keeper: "subprocess.Popen[bytes]") -> int:
@@ -184,6 +188,12 @@ class Bed:
             aws_secret_access_key="made-up",
             config=Config(s3={"addressing_style": "path"}),
         )
+
+    def ssh(self, address: str, command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command on a node that SkyPilot has set up, as its user."""
+        (key,) = self.home.glob(".sky/clients/*/ssh/sky-key")
+        known = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"]
+        return self.run(["ssh", "-i", str(key), *known, f"ubuntu@{address}", command], check=False)
 
     def instances(self, *states: str) -> list[dict[str, Any]]:
         """Return the machines of all regions, oldest first: those in these states, or all that ever were."""

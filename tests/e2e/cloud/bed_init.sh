@@ -9,6 +9,9 @@ mount -o loop,ro,noload "$image" "$folder/image"
 mount -t tmpfs -o mode=755 tmpfs "$folder/nodes"
 # What SkyPilot's client side needs (ssh, rsync) is in the image: this machine's own root stays as it is.
 mount -t overlay overlay -o "lowerdir=$folder/image/upper/usr:/usr" /usr
+# Without a name server the resolver asks this machine, which refuses at once; one that is out of reach costs seconds.
+: > "$folder/resolv.conf"
+mount --bind "$folder/resolv.conf" /etc/resolv.conf
 ip link set lo up
 ip link add br0 type bridge
 ip addr add 10.255.255.254/8 dev br0

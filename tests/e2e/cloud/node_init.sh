@@ -20,6 +20,7 @@ mkdir -p "$root/run/sshd"
 name=ip-${address//./-}
 hostname "$name"
 printf '127.0.0.1 localhost\n%s %s\n' "$address" "$name" > "$root/etc/hosts"
+: > "$root/etc/resolv.conf"
 ip link set lo up
 for _ in $(seq 100); do [ -e /proc/self/net/dev ] && grep -q eth0 /proc/self/net/dev && break; sleep 0.05; done
 ip addr add "$address/8" dev eth0
