@@ -60,6 +60,24 @@ class Node(Frozen):
     gone_at_s: float | None = None
     cause: str = ""
     """Why it is lost, draining or gone."""
+    rank: int = 0
+    """Its place in its gang; a gang's head has 0."""
+    gang: int = 1
+    """Machines that were asked for in one call with it, itself included: they live and die together."""
+
+
+class Rented(Frozen):
+    """A machine that carries our tags, as whoever runs it lists it."""
+
+    run: str
+    """The run's name on its machines: its id, spelt as tags allow."""
+    id: str
+    """As the cloud names it."""
+    place: str
+    """`cloud/region/zone`."""
+    instance_type: str
+    node: str = ""
+    """The node's name on the machine: slot and attempt; empty in a gang whose members are not told apart yet."""
 
 
 class MeasuredLink(Frozen):

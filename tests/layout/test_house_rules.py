@@ -28,6 +28,8 @@ HOMES = {
     "botocore": ("adapters/clouds/aws",),
     "google": ("adapters/clouds/gcp",),
     "httpx": ("adapters/", "runtime/"),
+    "obstore": ("adapters/objects.py",),
+    "cryptography": ("adapters/certificates.py",),
     "fastapi": ("adapters/engines/embedded", "runtime/coordinator", "server"),
     "typer": ("cli/",),
 }

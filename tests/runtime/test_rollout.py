@@ -19,7 +19,7 @@ from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.probe import LinkCap, ProbeServer
 from hexcloud.runtime.rollout import LAST_WORDS_S, Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
-from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.rollout_weights import WeightFolder
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
@@ -128,12 +128,12 @@ def test_a_lapsed_spend_lease_ends_a_node_that_hears_nobody(
     publish: Publish,
     engines: Engines,
     make_agent: MakeAgent,
-    rollout_spec: NodeSpec,
+    find_pointer: FindPointer,
 ) -> None:
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(find_pointer, "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 running = asyncio.create_task(make_agent(link, engines(0.005)).run())
                 await until(lambda: held(coordinator) > 0)
@@ -180,12 +180,12 @@ def test_a_node_follows_the_coordinator_to_its_new_address(
     publish: Publish,
     engines: Engines,
     make_agent: MakeAgent,
-    rollout_spec: NodeSpec,
+    find_pointer: FindPointer,
 ) -> None:
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(find_pointer, "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 running = asyncio.create_task(make_agent(link, engines(0.002)).run())
                 await train(coordinator, publish, 1)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Admit, Heartbeat, PartialCommit, Register, WeightsManifest
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
-from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
+from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer, RefusedError, RevokedError, UnreachableError
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Tell = Callable[[Story], None]
@@ -85,29 +84,29 @@ def test_weights_that_are_not_served_are_refused(tell_rollout: Tell) -> None:
 
 
 def test_a_moved_coordinator_is_found_after_one_failed_call(
-    make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
+    make_coordinator: Callable[[], Coordinator], find_pointer: FindPointer
 ) -> None:
     async def scene() -> None:
-        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(find_pointer, "node-token") as link:
             with pytest.raises(UnreachableError, match="no pointer"):
-                link.url()
+                await link.url()
             async with serving(make_coordinator(), "run-secret") as first:
                 await link.register(register())
-                assert link.url() == first
+                assert await link.url() == first
             async with serving(make_coordinator(), "run-secret") as second:
                 with pytest.raises(UnreachableError):
                     await link.register(register())
                 await link.register(register())
-                assert link.url() == second
+                assert await link.url() == second
 
     asyncio.run(scene())
 
 
 def test_a_pointer_that_somebody_else_signed_is_not_followed(
-    make_coordinator: Callable[[], Coordinator], rollout_spec: NodeSpec
+    make_coordinator: Callable[[], Coordinator], find_pointer: FindPointer
 ) -> None:
     async def scene() -> None:
-        link = CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token")
+        link = CoordinatorLink(find_pointer, "node-token")
         async with link, serving(make_coordinator(), "another-secret"):
             with pytest.raises(UnreachableError, match="not signed"):
                 await link.register(register())
