@@ -70,6 +70,7 @@ def test_catching_up_waits_for_what_there_is_now(head: Head) -> None:
 def test_catching_up_gives_up_in_time(head: Head) -> None:
     heard = Heard()
     head.bucket.is_away = True
+    made(head.run_dir, 0, 20)
     thread = thread_of(head, heard)
     began = time.monotonic()
     assert not thread.catch_up(within_s=0.2)
