@@ -142,12 +142,21 @@ class PriceStore(Protocol):
 class Provisioner(Protocol):
     """Who rents machines. Every call may be repeated: a node id is launched at most once."""
 
-    def launch(self, node: Node, offer: Offer, command: Command) -> None:
-        """Start a machine that carries the node's id. Raises a ProvisionError by what to do next."""
+    def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
+        """Start one machine, or a whole gang in rank order, each under its node's id: all of it or nothing.
+
+        Never blocks for long: the first call begins, and while machines are on the way every call raises NotYetError
+        with its phase. Returns once all of them exist, are set up and have started their program; so does a call after
+        a restart of the caller. A refusal is raised as the ProvisionError that says what to do next, once everything
+        half-made was released.
+        """
         ...
 
     def terminate(self, node_id: NodeId) -> None:
-        """Ask for the end of a machine; unknown or ended ids are fine. Raises NotYetError, RateLimitError."""
+        """Ask for the end of a machine, and it may be of its whole gang; unknown or ended ids are fine.
+
+        Raises a ProvisionError when the end was refused or may not have been heard.
+        """
         ...
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:

@@ -34,7 +34,8 @@ def report_view(found: "Report") -> "RenderableType":
     """Return a report for a reader."""
     from rich.console import Group
 
-    sections = [_facts(found), _ages(found), _replans(found), _changes(found), _losses(found), _rivals(found)]
+    sections = [_facts(found), _ages(found), _replans(found), _changes(found), _losses(found), _waste(found)]
+    sections.append(_rivals(found))
     return Group(f"Report of run {found.run} ({found.state})", *(section for section in sections if section))
 
 
@@ -106,6 +107,11 @@ def _changes(found: "Report") -> "RenderableType | None":
 def _losses(found: "Report") -> "RenderableType | None":
     rows = [(f"{row.time_h:.2f}", row.node, row.cause, f"{row.trainer_waited_s:.1f} s") for row in found.losses]
     return _table("Losses", ("hour", "node", "cause", "trainer waited in 30 s"), rows)
+
+
+def _waste(found: "Report") -> "RenderableType | None":
+    rows = [(", ".join(row.nodes), row.offer_id, f"{row.usd:.2f}", row.cause) for row in found.waste]
+    return _table("Paid for machines that never worked", ("nodes", "offer", "USD", "cause"), rows)
 
 
 def _rivals(found: "Report") -> "RenderableType | None":

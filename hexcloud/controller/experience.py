@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable
 
-from hexcloud.controller.hands import SOLD_OUT
-from hexcloud.controller.life import SILENT, UNREGISTERED, VANISHED
+from hexcloud.controller.launching import SOLD_OUT
+from hexcloud.controller.life import LATE, SILENT, VANISHED
 from hexcloud.domain.calibration import Calibration
 from hexcloud.domain.fleet import LIVE, Node, NodeStatus
+from hexcloud.domain.messages import INTERRUPTION
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.stay import End, Stay
 from hexcloud.estimate.pools import with_experience
@@ -78,7 +79,7 @@ def _end(node: Node) -> End | None:
     """Return how a node ended; None for one that stands, or whose end says nothing of its pool."""
     if node.cause.startswith(SOLD_OUT):
         return End.REFUSED
-    is_lost = node.cause.startswith((SILENT, UNREGISTERED, VANISHED))
+    is_lost = node.cause.startswith((SILENT, LATE, VANISHED, INTERRUPTION))
     if node.ready_at_s is None:
         return End.NEVER_READY if is_lost else None
     if is_lost:

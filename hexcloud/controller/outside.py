@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from hexcloud.domain.fleet import NodeId
 from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store
 
+SETUP = "setup"
+"""Phase of a launch in which the machines exist and are being set up; before it is `provision`."""
+
 
 @dataclass(frozen=True)
 class RunSecrets:
@@ -55,8 +58,12 @@ class Timing:
     poll_s: float = 1.0
     spend_lease_s: float = 60.0
     """How long the fleet runs on without word from a controller."""
-    start_s: float = 900.0
-    """From the provider's yes to the first heartbeat, at most; longer is a loss."""
+    provision_s: float = 300.0
+    """From the first call to machines that exist, at most; what is later is given up and its pool blocked."""
+    setup_s: float = 300.0
+    """From there to the start of the node's program, at most."""
+    register_s: float = 900.0
+    """From there to the first heartbeat, at most."""
     visible_s: float = 15.0
     """A new machine may be missing from the provider's list for this long (AWS: about a second)."""
     silent_rollout_s: float = 15.0
@@ -75,6 +82,17 @@ class Timing:
     span again it is ended."""
     stall_steps: float = 60.0
     """In planned steps, not in seconds."""
+    alarm_s: float = 300.0
+    """A machine that still bills so long after its end was asked for is a matter for the user."""
+
+    @property
+    def start_s(self) -> float:
+        """From the first call to the first heartbeat, at most."""
+        return self.provision_s + self.setup_s + self.register_s
+
+    def bound_s(self, phase: str) -> float:
+        """Return how long a phase of a launch may last."""
+        return self.setup_s if phase == SETUP else self.provision_s
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,10 @@ class Node(Frozen):
     gone_at_s: float | None = None
     cause: str = ""
     """Why it is lost, draining or gone."""
+    rank: int = 0
+    """Its place in its gang; a gang's head has 0."""
+    gang: int = 1
+    """Machines that were asked for in one call with it, itself included: they live and die together."""
 
 
 class MeasuredLink(Frozen):
