@@ -364,7 +364,6 @@ class Coordinator:
         log.warning("node_has_notice", node=node.id, cause=notice.cause, until_s=notice.until_s)
         if node.role is Role.TRAINER and notice.cause == INTERRUPTION:
             self._must_checkpoint = True
-            self._news.set()
 
     def _join(self, node: KnownNode) -> None:
         if node.role is Role.ROLLOUT:
