@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from hexcloud.domain.command import Command
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.fleet import Node, NodeId, Rented, RunId
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.market import Market, Quota
@@ -161,6 +161,23 @@ class Provisioner(Protocol):
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
         """Return ids of all machines of the run that still exist (and bill), as the cloud itself says."""
+        ...
+
+
+class Roll(Protocol):
+    """Every machine with our tags in one place, whatever run it is of."""
+
+    @property
+    def name(self) -> str:
+        """Return what a user calls the place: `aws`."""
+        ...
+
+    def machines(self) -> tuple[Rented, ...]:
+        """Return the machines that exist, as the place itself says. Raises ProvisionError."""
+        ...
+
+    def end(self, machines: tuple[Rented, ...]) -> None:
+        """Ask for their end, all at once; those that have ended are fine. Raises ProvisionError."""
         ...
 
 

@@ -80,8 +80,8 @@ def take(store: "Store", run_id: "RunId") -> Picture:
 
 def emulation_note(run: "RunRecord") -> str:
     """Return the one line that says what is real and what is in fast motion."""
-    if run.spec.provider != "local":
-        return ""
+    if run.spec.is_real:
+        return f"real machines: {run.spec.provider} rents them, and your accounts are billed"
     return (
         f"emulated speed: 1 wall second = {run.clock_scale:.3g} run seconds; the machines are processes on this "
         "computer, prices and money are emulated and nobody is billed"

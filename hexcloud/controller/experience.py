@@ -12,8 +12,6 @@ from hexcloud.domain.stay import End, Stay
 from hexcloud.estimate.pools import with_experience
 from hexcloud.ports import Store
 
-EMULATED = "local"
-"""The provider whose machines are processes here: they teach nothing about a cloud."""
 FRESH_S = 60.0
 """How long a reading of the store is good for."""
 
@@ -48,7 +46,7 @@ def fleet_stays(store: Store) -> tuple[Stay, ...]:
     """
     stays: list[Stay] = []
     for run in store.runs():
-        if run.spec.provider != EMULATED:
+        if run.spec.is_real:  # processes on this computer teach nothing about a cloud
             last = store.last_event(run.id)
             stays += stays_of(store.nodes(run.id), 0.0 if last is None else last.at_s)
     return tuple(stays)

@@ -2,11 +2,11 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store
+from hexcloud.ports import Authority, Clock, Coordinator, MarketSource, Provisioner, Store
 
 SETUP = "setup"
 """Phase of a launch in which the machines exist and are being set up; before it is `provision`."""
@@ -51,6 +51,10 @@ class EmulationPlan:
     """Bytes of the local model's weights: transfers shrink with them."""
 
 
+LEASE_STARTUPS = 2.5
+"""Start-ups that a spend lease on real machines lasts for."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """The controller's patience. Wall seconds, but for `stall_steps`."""
@@ -85,6 +89,30 @@ class Timing:
     alarm_s: float = 300.0
     """A machine that still bills so long after its end was asked for is a matter for the user."""
 
+    @classmethod
+    def of_clouds(cls, startup_s: float) -> "Timing":
+        """Return the patience with real clouds, whose machines take `startup_s` from the request to the first word.
+
+        The lease is longer than the trainer's replacement takes, since nobody can renew it meanwhile.
+        """
+        detected_s = 180.0
+        return cls(
+            poll_s=5.0,
+            spend_lease_s=max(900.0, LEASE_STARTUPS * startup_s + detected_s),
+            provision_s=max(900.0, 3.0 * startup_s),
+            setup_s=max(1800.0, 3.0 * startup_s),
+            register_s=max(600.0, 2.0 * startup_s),
+            visible_s=60.0,
+            silent_rollout_s=60.0,
+            silent_trainer_s=detected_s,
+            drain_s=110.0,
+            hold_s=3600.0,
+            checkpoint_s=300.0,
+            teardown_s=120.0,
+            stall_s=900.0,
+            alarm_s=600.0,
+        )
+
     @property
     def start_s(self) -> float:
         """From the first call to the first heartbeat, at most."""
@@ -107,6 +135,10 @@ class Ports:
     store: Store
     secrets: RunSecrets
     emulation: EmulationPlan | None = None
+    authority: Authority | None = None
+    """The run's certificates; None when no node is beyond this machine."""
+    pass_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables that the machines need, with their values: secrets all of them."""
     timing: Timing = Timing()
     python: str = "python"
     """Interpreter that starts a node, as its machine knows it."""

@@ -66,6 +66,20 @@ class Node(Frozen):
     """Machines that were asked for in one call with it, itself included: they live and die together."""
 
 
+class Rented(Frozen):
+    """A machine that carries our tags, as whoever runs it lists it."""
+
+    run: str
+    """The run's name on its machines: its id, spelt as tags allow."""
+    id: str
+    """As the cloud names it."""
+    place: str
+    """`cloud/region/zone`."""
+    instance_type: str
+    node: str = ""
+    """The node's name on the machine: slot and attempt; empty in a gang whose members are not told apart yet."""
+
+
 class MeasuredLink(Frozen):
     """What the probe measured between two slots, one way, in units of the planned (not the emulated) network."""
 

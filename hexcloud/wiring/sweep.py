@@ -1,0 +1,53 @@
+"""Machines of every run, on every account that this computer can ask."""
+
+from typing import TYPE_CHECKING
+
+from hexcloud.wiring.provider import RENTED_CLOUDS, is_installed
+from hexcloud.wiring.run import provisioner
+
+if TYPE_CHECKING:
+    from hexcloud.adapters.clouds.machines import Machines
+    from hexcloud.domain.run import RunRecord
+    from hexcloud.ports import Roll, Store
+
+_SDKS = {"aws": "boto3", "gcp": "google.cloud.compute_v1"}
+
+
+def rolls(store: "Store") -> "tuple[Roll, ...]":
+    """Return this computer's roll, and that of each account whose library is installed. Raises StoreError."""
+    from hexcloud.adapters.rolls import AccountRoll, ComputerRoll
+
+    local = [(run.id, provisioner(_ending(run))) for run in store.runs() if not run.spec.is_real]
+    accounts = (AccountRoll(cloud, _machines(cloud)) for cloud in RENTED_CLOUDS if is_installed(_SDKS[cloud]))
+    return (ComputerRoll(local), *accounts)
+
+
+def account_rolls() -> "tuple[Roll, ...]":
+    """Return the rolls of the accounts alone."""
+    from hexcloud.adapters.rolls import AccountRoll
+
+    return tuple(AccountRoll(cloud, _machines(cloud)) for cloud in RENTED_CLOUDS if is_installed(_SDKS[cloud]))
+
+
+def runs_by_tag(store: "Store") -> "dict[str, RunRecord]":
+    """Return every known run by its name on machines. Raises StoreError."""
+    from hexcloud.adapters.provisioners.naming import run_label
+
+    return {run_label(run.id): run for run in store.runs()}
+
+
+def _machines(cloud: str) -> "Machines":
+    if cloud == "aws":
+        from hexcloud.adapters.clouds.aws_machines import AwsMachines
+
+        return AwsMachines()
+    from hexcloud.adapters.clouds.gcp_machines import GcpMachines
+
+    return GcpMachines()
+
+
+def _ending(run: "RunRecord") -> "RunRecord":
+    """Return a run as one that ends: such a one needs no trace that can be read."""
+    from hexcloud.domain.run import RunState
+
+    return run.model_copy(update={"state": RunState.STOPPING})
