@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -56,6 +57,11 @@ class StoredRun:
             await self.catch_up(AGAIN_S)
             await asyncio.sleep(0)  # what the thread has told is heard now
 
+    def close(self) -> None:
+        """Store nothing more."""
+        if self._thread is not None:
+            self._thread.stop()
+
     async def catch_up(self, within_s: float) -> bool:
         """Wait until all that there is now is in the store; False when it takes too long."""
         assert self._thread is not None  # it was begun
@@ -87,7 +93,5 @@ async def claim_run(identity: Identity) -> StoredRun | None:
 
 def _quietly(tell: Callable[..., object], *what: object) -> None:
     """Tell the loop something, if it is still there to listen."""
-    try:
+    with suppress(RuntimeError):
         tell(*what)
-    except RuntimeError:
-        log.info("told_nobody")

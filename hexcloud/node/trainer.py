@@ -76,9 +76,10 @@ async def _run(identity: Identity, directory: Path) -> int:
     stored = await claim_run(identity)
     access = AccessList(identity.controller_token, {spec.node_id: token_sha256(identity.token)})
     coordinator = Coordinator(spec, TASKS[spec.task], access, start_of(identity.run_dir))
-    if stored is not None:
-        stored.begin(coordinator, interrupted.set)
     async with AsyncExitStack() as stack:
+        if stored is not None:
+            stored.begin(coordinator, interrupted.set)
+            stack.callback(stored.close)
         probes = ProbeServer(link_cap(spec))
         await probes.start(place.host)
         stack.push_async_callback(probes.close)

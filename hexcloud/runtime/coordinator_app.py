@@ -281,7 +281,9 @@ async def serving(
             while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
                 await asyncio.sleep(0.01)
             spec = coordinator.spec
-            pointer = sign_pointer(spec.run_id, door.url(door.address or door.host, port), coordinator.epoch, run_secret)
+            pointer = sign_pointer(
+                spec.run_id, door.url(door.address or door.host, port), coordinator.epoch, run_secret
+            )
             write_pointer(Path(spec.run_dir), pointer)
             if tell is not None:
                 tell(pointer)
