@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from hexcloud.domain.command import Command
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.fleet import Node, NodeId, Rented, RunId
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.market import Market, Quota
@@ -142,16 +142,42 @@ class PriceStore(Protocol):
 class Provisioner(Protocol):
     """Who rents machines. Every call may be repeated: a node id is launched at most once."""
 
-    def launch(self, node: Node, offer: Offer, command: Command) -> None:
-        """Start a machine that carries the node's id. Raises a ProvisionError by what to do next."""
+    def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
+        """Start one machine, or a whole gang in rank order, each under its node's id: all of it or nothing.
+
+        Never blocks for long: the first call begins, and while machines are on the way every call raises NotYetError
+        with its phase. Returns once all of them exist, are set up and have started their program; so does a call after
+        a restart of the caller. A refusal is raised as the ProvisionError that says what to do next, once everything
+        half-made was released.
+        """
         ...
 
     def terminate(self, node_id: NodeId) -> None:
-        """Ask for the end of a machine; unknown or ended ids are fine. Raises NotYetError, RateLimitError."""
+        """Ask for the end of a machine, and it may be of its whole gang; unknown or ended ids are fine.
+
+        Raises a ProvisionError when the end was refused or may not have been heard.
+        """
         ...
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
         """Return ids of all machines of the run that still exist (and bill), as the cloud itself says."""
+        ...
+
+
+class Roll(Protocol):
+    """Every machine with our tags in one place, whatever run it is of."""
+
+    @property
+    def name(self) -> str:
+        """Return what a user calls the place: `aws`."""
+        ...
+
+    def machines(self) -> tuple[Rented, ...]:
+        """Return the machines that exist, as the place itself says. Raises ProvisionError."""
+        ...
+
+    def end(self, machines: tuple[Rented, ...]) -> None:
+        """Ask for their end, all at once; those that have ended are fine. Raises ProvisionError."""
         ...
 
 
@@ -215,6 +241,51 @@ class Engine(Protocol):
 
     def info(self) -> EngineInfo:
         """Return which weights are loaded."""
+        ...
+
+
+class Objects(Protocol):
+    """A run's store that every machine reaches: whole objects by name. Every call raises StoreError when it is away."""
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write an object, in the place of any before."""
+        ...
+
+    def upload(self, name: str, path: str) -> None:
+        """Write a file's content as an object."""
+        ...
+
+    def get(self, name: str) -> bytes | None:
+        """Return an object, None when there is none of the name."""
+        ...
+
+    def download(self, name: str, path: str) -> None:
+        """Write an object's content to a file. Raises DamagedError for an absent one: a marker promised it."""
+        ...
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Return the names below `prefix/`, sorted."""
+        ...
+
+    def delete(self, names: tuple[str, ...]) -> None:
+        """Remove objects; absent ones are fine."""
+        ...
+
+
+class Authority(Protocol):
+    """A run's certificate authority. The same run has the same one again, on whatever machine."""
+
+    @property
+    def ca_pem(self) -> str:
+        """Return its certificate: public, and all that a client needs."""
+        ...
+
+    def certificate(self, node_id: NodeId) -> str:
+        """Return the certificate (PEM, public) that a head shows."""
+        ...
+
+    def private_key(self, node_id: NodeId) -> str:
+        """Return that head's secret key, in one line."""
         ...
 
 

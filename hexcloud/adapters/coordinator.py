@@ -1,18 +1,26 @@
 """HttpCoordinator: the controller's line to the run's coordinator, found by the signed pointer file."""
 
+import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, StoreError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.messages import Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
+from hexcloud.domain.messages import POINTER_FILE, Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
 from hexcloud.domain.pointer import parse_pointer
+from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
+from hexcloud.ports import Objects
 
 TIMEOUT_S = 3.0
 """A coordinator answers from memory; one that takes longer is treated as silent for this turn."""
+
+STORE_PAUSE_S = 10.0
+"""A store that did not answer is left alone for so long: a turn has other things to do than to wait for it."""
 
 
 class Credentials(Frozen):
@@ -23,6 +31,8 @@ class Credentials(Frozen):
     """HMAC key of the pointer file (HEXCLOUD_RUN_SECRET)."""
     token: str
     """Bearer token of /status and /control/* (HEXCLOUD_CONTROLLER_TOKEN)."""
+    ca_pem: str = ""
+    """The run's authority (public): without it only a coordinator on this machine is spoken to."""
 
     def __repr__(self) -> str:
         """Show whose credentials these are, and not what they are."""
@@ -38,13 +48,28 @@ class HttpCoordinator:
     points elsewhere now, is made once more there. An epoch lower than one seen before is an old pointer, not a new one.
     """
 
-    def __init__(self, pointer_path: Path, credentials: Credentials, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        pointer_path: Path,
+        credentials: Credentials,
+        timeout_s: float = TIMEOUT_S,
+        objects: Objects | None = None,
+    ) -> None:
+        """`objects` is the run's store when its nodes have no folder in common with us; `pointer_path` is then a copy.
+
+        The copy leads to the coordinator while the store is away.
+        """
         self._path = pointer_path
+        self._objects = objects
         self._credentials = credentials
         self._pointer: Pointer | None = None
+        self._store_not_before_s = 0.0
         # trust_env=False: a proxy of the environment must see neither the token nor the calls.
         self._client = httpx.Client(
-            timeout=timeout_s, trust_env=False, headers={"Authorization": f"Bearer {credentials.token}"}
+            timeout=timeout_s,
+            trust_env=False,
+            headers={"Authorization": f"Bearer {credentials.token}"},
+            verify=trusted_by(credentials.ca_pem),
         )
 
     def close(self) -> None:
@@ -88,8 +113,13 @@ class HttpCoordinator:
     def _send(self, pointer: Pointer, method: str, path: str, body: BaseModel | None) -> httpx.Response:
         content = None if body is None else body.model_dump_json()
         try:
+            require_private(pointer.url)
             answer = self._client.request(
-                method, pointer.url.rstrip("/") + path, content=content, headers={"Content-Type": "application/json"}
+                method,
+                pointer.url.rstrip("/") + path,
+                content=content,
+                headers={"Content-Type": "application/json"},
+                extensions={"sni_hostname": COORDINATOR_NAME},
             )
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EngineError(f"coordinator at {pointer.url}: {method} {path}: {error!r}") from error
@@ -100,8 +130,10 @@ class HttpCoordinator:
         return answer
 
     def _read_pointer(self) -> Pointer:
+        stored = self._stored_pointer()
         try:
-            pointer = parse_pointer(self._path.read_bytes(), self._credentials.run_id, self._credentials.secret)
+            text = self._path.read_bytes() if stored is None else stored
+            pointer = parse_pointer(text, self._credentials.run_id, self._credentials.secret)
         except OSError as error:
             raise EngineError(f"{self._path}: no pointer to the coordinator (yet): {error}") from error
         except EngineError as error:
@@ -110,5 +142,24 @@ class HttpCoordinator:
             raise EngineError(
                 f"{self._path}: the pointer is of epoch {pointer.epoch}; epoch {self._pointer.epoch} was seen"
             )
+        if stored is not None:
+            self._keep(stored)
         self._pointer = pointer
         return pointer
+
+    def _stored_pointer(self) -> bytes | None:
+        """Return the store's pointer; None without a store, a pointer in it, or an answer: then the copy serves."""
+        if self._objects is None or time.monotonic() < self._store_not_before_s:
+            return None
+        try:
+            return self._objects.get(POINTER_FILE)
+        except StoreError:
+            self._store_not_before_s = time.monotonic() + STORE_PAUSE_S
+            return None
+
+    def _keep(self, text: bytes) -> None:
+        """Copy a pointer that has been verified into our folder, whole; a full disk must not cut the line."""
+        draft = self._path.with_suffix(f".{os.getpid()}.tmp")
+        with suppress(OSError):
+            draft.write_bytes(text)
+            draft.replace(self._path)

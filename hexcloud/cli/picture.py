@@ -48,6 +48,19 @@ class Picture:
         return float(replans[-1].fields.get("usd_per_hour_after") or 0.0) if replans else 0.0
 
     @property
+    def alarms(self) -> tuple[str, ...]:
+        """What was last said of each machine that should have ended and has not."""
+        from hexcloud.controller.hands import END_REFUSED
+
+        alarms: dict[str, str] = {}
+        for event in self.events:
+            if event.kind == END_REFUSED:
+                alarms[event.node] = event.text
+            elif event.kind == "node_gone":
+                alarms.pop(event.node, None)
+        return tuple(alarms.values())
+
+    @property
     def staleness(self) -> tuple[float, int]:
         """Mean and largest age of the trained samples, versions."""
         ages = self.view.staleness_histogram if self.view else {}
@@ -80,8 +93,8 @@ def take(store: "Store", run_id: "RunId") -> Picture:
 
 def emulation_note(run: "RunRecord") -> str:
     """Return the one line that says what is real and what is in fast motion."""
-    if run.spec.provider != "local":
-        return ""
+    if run.spec.is_real:
+        return f"real machines: {run.spec.provider} rents them, and your accounts are billed"
     return (
         f"emulated speed: 1 wall second = {run.clock_scale:.3g} run seconds; the machines are processes on this "
         "computer, prices and money are emulated and nobody is billed"

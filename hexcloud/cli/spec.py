@@ -30,7 +30,7 @@ def spec_of(path: Path | None, options: Mapping[str, object]) -> "RunSpec":
 
         written = load_run_spec(path)
     try:
-        return RunSpec.model_validate(written.model_dump() | given)
+        return RunSpec.model_validate(written.model_dump(exclude_unset=True) | given)
     except ValidationError as error:
         raise ConfigError("; ".join(_spell(fault) for fault in error.errors())) from error
 

@@ -1,15 +1,16 @@
 """Apply: make the fleet what the placement says. Level-triggered: what is done already is not done again."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from hexcloud.controller.budget import Purse
+from hexcloud.controller.gang import BROKEN_GANG, asked_for, remnants
 from hexcloud.controller.hands import Hands
-from hexcloud.controller.life import OVER, is_head
+from hexcloud.controller.launching import Launching
+from hexcloud.controller.life import OVER
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
-from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, SlotName
+from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot
 from hexcloud.planner.diff import diff
 
 Nodes = dict[NodeId, Node]
@@ -17,20 +18,15 @@ _ENDING = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.DRAINING})
 _REVOKED = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.GONE})
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The plan in force, its slots by name."""
-
-    plan: ExecutionPlan
-    slots: Mapping[SlotName, Slot]
-
-
 def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
     """Return all nodes after one turn of launches, releases and ends. Changes nothing when nothing is left to do."""
-    wanted = Wanted(plan, {slot.name: slot for slot in placement.slots})
+    launching = Launching(hands, plan, {slot.name: slot for slot in placement.slots})
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
-    after = _launch(change.launches, nodes, wanted, hands, purse)
+    after = _launch(change.launches, nodes, launching, purse)
+    part = hands.drain if _drains_trainer(nodes) else hands.end  # a last checkpoint takes all ranks
+    for remnant in remnants(change, placement, after):
+        after[remnant] = part(after[remnant], BROKEN_GANG)
     may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
         after[released] = _release(after[released], hands, may_release)
@@ -45,6 +41,16 @@ def sweep(nodes: Nodes, hands: Hands) -> None:
     for stray in sorted((hands.seen.listed or frozenset()) - set(nodes)):
         hands.journal.say("machine_swept", f"{stray} carries this run's tag but no record knows it", node=stray)
         hands.terminate(stray)
+    _tell_ended_strays(nodes, hands)
+
+
+def _tell_ended_strays(nodes: Nodes, hands: Hands) -> None:
+    """Say that a machine which no record knows, and which the user was alarmed of, has gone."""
+    listed = hands.seen.listed
+    for stray, ending in hands.memory.endings.items():
+        if listed is not None and ending.told_at is not None and stray not in listed | set(nodes):
+            ending.told_at = None
+            hands.journal.say("node_gone", f"{stray} has ended at last", node=stray)
 
 
 def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:
@@ -67,15 +73,17 @@ def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:
         return  # the next turn sees what is missing
 
 
-def _launch(missing: tuple[Slot, ...], nodes: Nodes, wanted: Wanted, hands: Hands, purse: Purse) -> Nodes:
+def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse: Purse) -> Nodes:
     """Store the intents first, then call the provider for every intent, those of a controller that died included."""
-    after = dict(nodes)
+    after, hands = dict(nodes), launching.hands
+    gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
     for slot in missing:
-        if (intent := _intend(slot, wanted.slots, after, hands, purse)) is not None:
-            after[intent.id] = intent
-    for node in after.values():
-        if node.status is NodeStatus.REQUESTED and node.slot in wanted.slots:
-            after[node.id] = hands.launch(node, wanted.slots[node.slot], wanted.plan)
+        if slot.role is Role.ROLLOUT:
+            after |= _intend((slot,), after, hands, purse)
+    if gang and not _is_fenced(nodes):
+        after |= _intend(gang, after, hands, purse)
+    for unit in asked_for(after.values(), launching.slots):
+        after |= {node.id: node for node in launching.launch(unit)}
     return after
 
 
@@ -83,19 +91,29 @@ def _end_further(node: Node, hands: Hands) -> Node:
     return hands.drain(node, "released") if node.status is NodeStatus.DRAINING else hands.end(node, "lost")
 
 
-def _intend(slot: Slot, slots: Mapping[SlotName, Slot], nodes: Nodes, hands: Hands, purse: Purse) -> Node | None:
-    """Store the intent to rent a machine for a slot, unless the pool is blocked, fenced or too dear."""
-    if slot.offer_id in hands.memory.blocked or (slot.role is Role.TRAINER and _is_fenced(slots, nodes)):
-        return None
+def _intend(gang: tuple[Slot, ...], nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
+    """Store the intents to rent the machines of a gang, unless their pool is blocked or they are too dear together."""
+    offer_id = gang[0].offer_id
+    if offer_id in hands.memory.blocked:
+        return {}
     standing = tuple(node for node in nodes.values() if node.status is not NodeStatus.GONE)
-    if not purse.can_launch(standing, slot.offer_id):
-        if slot.name not in hands.memory.refused_slots:
-            hands.memory.refused_slots.add(slot.name)
-            hands.journal.say("launch_refused", f"{slot.name} on {slot.offer_id}: the budget does not last for it")
-        return None
+    if not purse.can_launch(standing, offer_id, len(gang)):
+        for slot in gang:
+            if slot.name not in hands.memory.refused_slots:
+                hands.memory.refused_slots.add(slot.name)
+                hands.journal.say("launch_refused", f"{slot.name} on {slot.offer_id}: the budget does not last for it")
+        return {}
+    intents = [_intent(slot, len(gang), nodes, hands) for slot in gang]
+    for intent in intents:
+        hands.ports.store.save_node(intent)
+        hands.journal.say("node_requested", f"{intent.slot} on {offer_id}", node=intent.id, slot=intent.slot)
+    return {intent.id: intent for intent in intents}
+
+
+def _intent(slot: Slot, gang: int, nodes: Nodes, hands: Hands) -> Node:
     run_id = hands.seen.run.id
     attempt = 1 + max((node.attempt for node in nodes.values() if node.slot == slot.name), default=0)
-    intent = Node(
+    return Node(
         id=node_id(run_id, slot.name, attempt),
         run_id=run_id,
         slot=slot.name,
@@ -105,20 +123,18 @@ def _intend(slot: Slot, slots: Mapping[SlotName, Slot], nodes: Nodes, hands: Han
         status=NodeStatus.REQUESTED,
         requested_at_s=hands.seen.now_s,
         usd_per_hour=slot.usd_per_hour,
+        rank=slot.rank,
+        gang=gang,
     )
-    hands.ports.store.save_node(intent)
-    hands.journal.say("node_requested", f"{slot.name} on {slot.offer_id}", node=intent.id, slot=slot.name)
-    return intent
 
 
-def _is_fenced(slots: Mapping[SlotName, Slot], nodes: Nodes) -> bool:
-    """Must a trainer wait? Two heads at once would write one run's checkpoints twice, so the old one ends first."""
-    return any(
-        node.role is Role.TRAINER
-        and node.status is not NodeStatus.GONE
-        and (node.slot not in slots or node.status not in LIVE or node.status is NodeStatus.DRAINING)
-        for node in nodes.values()
-    )
+def _drains_trainer(nodes: Nodes) -> bool:
+    return any(node.role is Role.TRAINER and node.status is NodeStatus.DRAINING for node in nodes.values())
+
+
+def _is_fenced(nodes: Nodes) -> bool:
+    """Must a gang wait? Two heads at once would write one run's checkpoints twice, so the old one ends first."""
+    return any(node.role is Role.TRAINER and node.status is not NodeStatus.GONE for node in nodes.values())
 
 
 def _is_filled(placement: Placement, nodes: Nodes, seen: Seen) -> bool:
@@ -142,6 +158,6 @@ def _release(node: Node, hands: Hands, may_release: bool) -> Node:
         return hands.end(node, OVER)
     if node.status in {NodeStatus.REQUESTED, NodeStatus.STARTING}:
         return hands.end(node, "released before it was ready")
-    if may_release or node.role is Role.TRAINER or is_head(node, hands.seen):
+    if may_release or node.role is Role.TRAINER:
         return hands.drain(node, "released")
     return node

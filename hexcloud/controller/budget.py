@@ -51,13 +51,13 @@ class Purse:
         left_usd = self.left_usd
         return left_usd is not None and self._usd(nodes, self.timing.poll_s + self.timing.teardown_s) >= left_usd
 
-    def can_launch(self, nodes: Iterable[Node], offer_id: OfferId) -> bool:
-        """Does the money last for one more machine, even if nobody ever speaks to any of them again?"""
+    def can_launch(self, nodes: Iterable[Node], offer_id: OfferId, machines: int = 1) -> bool:
+        """Does the money last for so many machines more, even if nobody ever speaks to any of them again?"""
         left_usd = self.left_usd
         if left_usd is None:
             return True
         new_s = self.timing.spend_lease_s * self.seen.run.clock_scale + self.seen.startup_s(offer_id) + self._exit_s()
-        new_usd = self._hourly(offer_id) * new_s / SECONDS_PER_HOUR
+        new_usd = machines * self._hourly(offer_id) * new_s / SECONDS_PER_HOUR
         egress_usd = self._egress_hourly() * self.timing.spend_lease_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
         return new_usd + egress_usd + sum(self._alone_usd(node) for node in nodes) <= left_usd
 

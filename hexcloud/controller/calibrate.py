@@ -7,7 +7,6 @@ The history is the memory: a speed is told when it moved, and a restarted contro
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from hexcloud.controller.experience import EMULATED
 from hexcloud.controller.journal import Journal
 from hexcloud.controller.memory import Learning, Lesson
 from hexcloud.controller.observe import Seen
@@ -36,7 +35,7 @@ def calibrate(seen: Seen, store: Store, learning: Learning) -> Seen:
     Speeds are factors over the estimate without any; the bounds of a correction are around the market's own factor,
     which a profile of this GPU may have set far from 1.
     """
-    if seen.run.spec.provider == EMULATED:
+    if not seen.run.spec.is_real:
         return seen
     if learning.speeds is None:
         learning.told = told_speeds(event for _, event in store.events(seen.run.id))

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterable
 
-from hexcloud.controller.hands import SOLD_OUT
-from hexcloud.controller.life import SILENT, UNREGISTERED, VANISHED
+from hexcloud.controller.launching import SOLD_OUT
+from hexcloud.controller.life import LATE, SILENT, VANISHED
 from hexcloud.domain.calibration import Calibration
 from hexcloud.domain.fleet import LIVE, Node, NodeStatus
+from hexcloud.domain.messages import INTERRUPTION
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.stay import End, Stay
 from hexcloud.estimate.pools import with_experience
 from hexcloud.ports import Store
 
-EMULATED = "local"
-"""The provider whose machines are processes here: they teach nothing about a cloud."""
 FRESH_S = 60.0
 """How long a reading of the store is good for."""
 
@@ -47,7 +46,7 @@ def fleet_stays(store: Store) -> tuple[Stay, ...]:
     """
     stays: list[Stay] = []
     for run in store.runs():
-        if run.spec.provider != EMULATED:
+        if run.spec.is_real:  # processes on this computer teach nothing about a cloud
             last = store.last_event(run.id)
             stays += stays_of(store.nodes(run.id), 0.0 if last is None else last.at_s)
     return tuple(stays)
@@ -78,7 +77,7 @@ def _end(node: Node) -> End | None:
     """Return how a node ended; None for one that stands, or whose end says nothing of its pool."""
     if node.cause.startswith(SOLD_OUT):
         return End.REFUSED
-    is_lost = node.cause.startswith((SILENT, UNREGISTERED, VANISHED))
+    is_lost = node.cause.startswith((SILENT, LATE, VANISHED, INTERRUPTION))
     if node.ready_at_s is None:
         return End.NEVER_READY if is_lost else None
     if is_lost:

@@ -1,35 +1,20 @@
-"""Hands: single calls to provider and coordinator. Intent is stored before each; each typed error is met here."""
+"""Hands: single calls to provider and coordinator about machines that exist, and the pools to keep away from."""
 
 from dataclasses import dataclass
 
-from hexcloud.controller.commands import command_for
 from hexcloud.controller.journal import Journal
-from hexcloud.controller.memory import Memory
+from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Ports
-from hexcloud.domain.errors import (
-    CapacityError,
-    CredentialsError,
-    EngineError,
-    NotYetError,
-    ProvisionError,
-    QuotaError,
-    RateLimitError,
-)
+from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, ProvisionError, RateLimitError
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import ExecutionPlan, Slot
 
-BLOCK_S = 180.0
-"""First block of a sold-out pool, run seconds; doubles with each refusal. Karpenter, too, waits 3 minutes."""
-MAX_BLOCK_S = 3600.0
-QUOTA_BLOCK_S = 3600.0
-"""A limit changes by a ticket or by what else ends on the account: neither within minutes."""
-MAX_TRIES = 3
-"""Launches that fail for a reason nobody knows, or machines that never come up, before the next offer is tried."""
-MAX_BACK_OFF_S = 60.0
-SOLD_OUT = "sold out"
-"""How the cause of a node begins that its pool refused for want of capacity."""
+HARD_REFUSALS = 3
+"""Refusals of a machine's end in a row, other than to wait, that the user is told of."""
+TELL_AGAIN_S = 3600.0
+END_REFUSED = "end_refused"
+"""Kind of the event that alarms of a machine that does not end; `node_gone` of the same node is its end."""
 
 
 @dataclass(frozen=True)
@@ -41,31 +26,6 @@ class Hands:
     seen: Seen
     journal: Journal
 
-    def launch(self, node: Node, slot: Slot, plan: ExecutionPlan) -> Node:
-        """Rent the machine of a stored intent. May be repeated: a node's id is launched at most once."""
-        if self._backs_off(node.id):
-            return node
-        offer = self.seen.market.offer(node.offer_id)
-        if offer is None:
-            return self._refused(node, "no longer listed")
-        self.memory.launched_at[node.id] = self.seen.wall_s
-        try:
-            self.ports.provisioner.launch(node, offer, command_for(node, slot, plan, self.seen, self.ports))
-        except CapacityError as error:
-            return self._refused(node, f"{SOLD_OUT}: {error}")
-        except QuotaError as error:
-            return self._over_quota(node, offer, str(error))
-        except CredentialsError as error:
-            self.memory.credentials = str(error)
-            return node
-        except (RateLimitError, NotYetError):
-            self._back_off(node.id)
-            return node
-        except ProvisionError as error:
-            return self._failed(node, error)
-        self._forget(node.id)
-        return self.keep(node, node.model_copy(update={"status": NodeStatus.STARTING}))
-
     def end(self, node: Node, cause: str) -> Node:
         """Ask for the end of a machine, again and again until the provider no longer lists it."""
         stopping = node.model_copy(update={"status": NodeStatus.STOPPING, "cause": node.cause or cause})
@@ -75,15 +35,18 @@ class Hands:
         return stopping
 
     def terminate(self, node_id: NodeId) -> None:
-        """Ask the provider to end a machine; a refusal is asked again after a back-off."""
-        if self._backs_off(node_id):
-            return
-        try:
-            self.ports.provisioner.terminate(node_id)
-        except CredentialsError as error:
-            self.memory.credentials = str(error)
-        except ProvisionError:
-            self._back_off(node_id)
+        """Ask the provider to end a machine; a refusal is asked again after a back-off, and in the end told."""
+        memory, wall_s = self.memory, self.seen.wall_s
+        ending = memory.endings.setdefault(node_id, Ending(since=wall_s))
+        if not memory.calls.is_waiting(node_id, wall_s):
+            try:
+                self.ports.provisioner.terminate(node_id)
+                ending.is_heard, ending.refusals, ending.said = True, 0, ""
+                memory.calls.forgive(node_id)
+            except ProvisionError as error:
+                self._note_refusal(node_id, ending, error)
+        if self._is_alarming(ending):
+            self._alarm(node_id, ending)
 
     def drain(self, node: Node, cause: str) -> Node:
         """Tell a node to finish what it holds and to exit; repeated until it has, or its time is over."""
@@ -105,10 +68,12 @@ class Hands:
 
     def block(self, offer_id: OfferId, reason: str) -> None:
         """Keep away from a pool, longer each time, and ask for a re-plan."""
-        memory = self.memory
-        memory.refusals[offer_id] = memory.refusals.get(offer_id, 0) + 1
-        for_s = min(BLOCK_S * 2 ** (memory.refusals[offer_id] - 1), MAX_BLOCK_S)
-        self._block((offer_id,), for_s, reason)
+        self._block((offer_id,), self.memory.pools.refuse(offer_id, self.seen.now_s), reason)
+
+    def block_limit(self, offer: Offer, reason: str) -> None:
+        """Keep away from every pool that draws on the same account limit."""
+        same = tuple(other.id for other in self.seen.market.offers if limit_of(other) == limit_of(offer))
+        self._block(same, self.memory.limits.refuse(limit_of(offer), self.seen.now_s), reason)
 
     def _tell_to_drain(self, node_id: NodeId) -> None:
         if self.seen.coordinator is None:
@@ -118,24 +83,38 @@ class Hands:
         except EngineError:
             return  # it is asked again next turn, and ended by force in the end
 
-    def _refused(self, node: Node, reason: str) -> Node:
-        self.block(node.offer_id, reason)
-        return self.keep(node, self._never_was(node, reason))
+    def _note_refusal(self, node_id: NodeId, ending: Ending, error: ProvisionError) -> None:
+        ending.is_heard, ending.said = False, str(error)
+        self.memory.calls.refuse(node_id, self.seen.wall_s)
+        if not isinstance(error, NotYetError | RateLimitError):
+            ending.refusals += 1
+        if isinstance(error, CredentialsError):
+            self.memory.credentials = str(error)
 
-    def _over_quota(self, node: Node, offer: Offer, reason: str) -> Node:
-        same = tuple(other.id for other in self.seen.market.offers if _same_limit(offer, other))
-        self._block(same, QUOTA_BLOCK_S, f"account limit: {reason}")
-        return self.keep(node, self._never_was(node, f"account limit: {reason}"))
+    def _is_alarming(self, ending: Ending) -> bool:
+        wall_s = self.seen.wall_s
+        if ending.told_at is not None and wall_s - ending.told_at < TELL_AGAIN_S:
+            return False
+        return ending.refusals >= HARD_REFUSALS or wall_s - ending.since > self.ports.timing.alarm_s
 
-    def _failed(self, node: Node, error: ProvisionError) -> Node:
-        failures = self.memory.failures
-        failures[node.id] = tries = failures.get(node.id, 0) + 1
-        self.journal.say("launch_failed", str(error), node=node.id, code=error.code, attempt=tries)
-        if tries < MAX_TRIES:
-            self._back_off(node.id)
-            return node
-        self.block(node.offer_id, f"failed {tries} times: {error}")
-        return self.end(node, f"could not be launched: {error}")  # it may exist all the same
+    def _alarm(self, node_id: NodeId, ending: Ending) -> None:
+        """Tell the user of a machine that goes on costing money: which, how much, since when and what to do."""
+        ending.told_at = self.seen.wall_s
+        node = next((node for node in self.seen.nodes if node.id == node_id), None)
+        usd_per_hour = self.seen.prices.compute(node.offer_id) if node else None
+        age_h = (self.seen.now_s - node.requested_at_s) / 3600.0 if node else None
+        price = "at a price nobody knows" if usd_per_hour is None else f"at {usd_per_hour:.2f} USD/h"
+        age = "of unknown age" if age_h is None else f"{age_h:.1f} h old"
+        why = ending.said or f"it is still listed {self.seen.wall_s - ending.since:.0f} s after its end was asked for"
+        self.journal.say(
+            END_REFUSED,
+            f"{node_id} {price}, {age}, does not end: {why}; it is asked for again and again, look at the cloud's "
+            f"console for machines with the tag hexcloud-node={node_id}",
+            node=node_id,
+            usd_per_hour=usd_per_hour,
+            age_h=age_h,
+            refusals=ending.refusals,
+        )
 
     def _block(self, offer_ids: tuple[OfferId, ...], for_s: float, reason: str) -> None:
         for offer_id in offer_ids:
@@ -143,24 +122,7 @@ class Hands:
         self.journal.say("pool_blocked", f"{offer_ids[0]} for {for_s:.0f} s: {reason}", pools=len(offer_ids))
         self.memory.pending.append("capacity")
 
-    def _never_was(self, node: Node, cause: str) -> Node:
-        return node.model_copy(update={"status": NodeStatus.GONE, "cause": cause, "gone_at_s": self.seen.now_s})
 
-    def _backs_off(self, node_id: NodeId) -> bool:
-        return self.seen.wall_s < self.memory.not_before.get(node_id, 0.0)
-
-    def _back_off(self, node_id: NodeId) -> None:
-        memory = self.memory
-        memory.back_offs[node_id] = count = memory.back_offs.get(node_id, 0) + 1
-        memory.not_before[node_id] = self.seen.wall_s + min(2.0 ** (count - 1), MAX_BACK_OFF_S)
-
-    def _forget(self, node_id: NodeId) -> None:
-        for book in (self.memory.failures, self.memory.back_offs, self.memory.not_before):
-            book.pop(node_id, None)
-
-
-def _same_limit(one: Offer, other: Offer) -> bool:
-    """Do two offers draw on one account limit? Without a quota key: same family, region and tenure."""
-    if one.quota is not None:
-        return one.quota == other.quota
-    return (one.cloud, one.region, one.gpu, one.tenure) == (other.cloud, other.region, other.gpu, other.tenure)
+def limit_of(offer: Offer) -> str:
+    """Return the name of the account limit that an offer draws on; without a key: its family, region and tenure."""
+    return offer.quota or f"{offer.cloud}/{offer.region}/{offer.gpu}/{offer.tenure.value}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hexcloud.controller.life import was_lost
+from hexcloud.controller.life import was_lost, was_noticed
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import Node, NodeStatus
@@ -37,6 +37,8 @@ class Journal:
         kind = _KINDS.get(new.status)
         if was_lost(old, new):
             kind = "node_lost"
+        if was_noticed(old, new):
+            kind = "node_interrupted"
         if kind and old.status is not new.status:
             text = f"{new.slot} on {new.offer_id}" + (f": {new.cause}" if new.cause else "")
             self.say(kind, text, node=new.id, slot=new.slot, role=new.role.value, cause=new.cause)

@@ -6,14 +6,16 @@ from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Timing
 from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.messages import INTERRUPTION
 from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunState
 
 _RUNNING = frozenset({NodeStatus.STARTING, NodeStatus.READY})
 VANISHED = "vanished from the provider"
-UNREGISTERED = "did not register"
+LATE = "late in"
+UNREGISTERED = f"{LATE} register"
 SILENT = "silent"
-"""How the causes of the three kinds of loss begin."""
+"""How the causes of the kinds of loss begin, beside INTERRUPTION."""
 OVER = "the run is over"
 """Cause of an end that is no loss: a node whose work is done exits by itself."""
 
@@ -26,11 +28,22 @@ class Patience:
     memory: Memory
 
     def waited_s(self, node: Node, seen: Seen) -> float:
-        """Return wall seconds since the machine was last asked for; by the run clock after a restart."""
+        """Return wall seconds since the machine's launch was last called; since its intent after a restart."""
         at = self.memory.launched_at.get(node.id)
-        if at is not None:
-            return seen.wall_s - at
+        return self.asked_s(node, seen) if at is None else seen.wall_s - at
+
+    def asked_s(self, node: Node, seen: Seen) -> float:
+        """Return wall seconds since the intent was stored."""
         return (seen.now_s - node.requested_at_s) / seen.run.clock_scale
+
+    def register_s(self, node: Node) -> float:
+        """Return how long it may take to register, counted as `waited_s` counts."""
+        return self.timing.register_s if node.id in self.memory.launched_at else self.timing.start_s
+
+    def is_heard(self, node: Node) -> bool:
+        """Did the provider say yes when this controller last asked for the node's end?"""
+        ending = self.memory.endings.get(node.id)
+        return ending is not None and ending.is_heard
 
 
 def follow(node: Node, seen: Seen, patience: Patience) -> Node:
@@ -38,6 +51,11 @@ def follow(node: Node, seen: Seen, patience: Patience) -> Node:
     new = _follow(node, seen, patience)
     is_over = seen.run.state is RunState.STOPPING or (seen.is_trained and node.role is Role.ROLLOUT)
     return new.model_copy(update={"cause": OVER}) if is_over and was_lost(node, new) else new
+
+
+def was_noticed(old: Node, new: Node) -> bool:
+    """Did the cloud just say that it takes the machine back?"""
+    return old.status is NodeStatus.READY and new.status is NodeStatus.DRAINING and new.cause.startswith(INTERRUPTION)
 
 
 def was_lost(old: Node, new: Node) -> bool:
@@ -51,18 +69,20 @@ def _follow(node: Node, seen: Seen, patience: Patience) -> Node:
     match node.status:
         case NodeStatus.GONE:
             return _moved(node, NodeStatus.STOPPING, "found again after its end") if is_listed else node
-        case NodeStatus.STOPPING | NodeStatus.LOST | NodeStatus.DRAINING:
+        case NodeStatus.STOPPING:
+            # What was asked for just now may be on its way without being listed: only a yes to its end settles that.
+            return _gone(node, seen, node.cause) if is_listed is False and patience.is_heard(node) else node
+        case NodeStatus.LOST | NodeStatus.DRAINING:
             return _gone(node, seen, node.cause) if is_listed is False else node
         case NodeStatus.REQUESTED:
-            return _moved(node, NodeStatus.STARTING, "") if is_listed else node
+            return node  # its launch is called until it returns, whatever the list says
         case _:
             return _follow_running(node, seen, patience, is_listed)
 
 
-def is_head(node: Node, seen: Seen) -> bool:
-    """Is this the node whose machine runs the coordinator?"""
-    slots = seen.placement.slots if seen.placement else ()
-    return any(slot.name == node.slot and slot.role is Role.TRAINER and slot.rank == 0 for slot in slots)
+def is_head(node: Node) -> bool:
+    """Is this a node whose machine runs the coordinator?"""
+    return node.role is Role.TRAINER and node.rank == 0
 
 
 def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool | None) -> Node:
@@ -73,9 +93,12 @@ def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool 
     if node.status is NodeStatus.STARTING:
         if seen.node_view(node.id):
             return node.model_copy(update={"status": NodeStatus.READY, "ready_at_s": seen.now_s})
-        if waited_s > timing.start_s:
-            return _moved(node, NodeStatus.LOST, f"{UNREGISTERED} within {timing.start_s:.0f} s")
+        if waited_s > patience.register_s(node):
+            cause = f"{UNREGISTERED}: no heartbeat after {patience.register_s(node):.0f} s"
+            return _moved(node, NodeStatus.LOST, cause)
         return node
+    if (view := seen.node_view(node.id)) and view.notice and view.notice.cause == INTERRUPTION:
+        return _moved(node, NodeStatus.DRAINING, f"{INTERRUPTION}: {view.notice.detail}")
     silent_s = _silent_s(node, seen, patience)
     bound_s = timing.silent_trainer_s if node.role is Role.TRAINER else timing.silent_rollout_s
     return _moved(node, NodeStatus.LOST, f"{SILENT} for {silent_s:.0f} s") if silent_s > bound_s else node
@@ -86,7 +109,7 @@ def _silent_s(node: Node, seen: Seen, patience: Patience) -> float:
     memory = patience.memory
     if seen.view is None:
         away_s = seen.wall_s - memory.answered_at if memory.answered_at is not None else 0.0
-        return away_s if is_head(node, seen) else 0.0
+        return away_s if is_head(node) else 0.0
     heard_at = max(memory.last_word.get(node.id, 0.0), memory.epoch_since)
     return seen.wall_s - heard_at
 

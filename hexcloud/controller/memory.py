@@ -2,7 +2,9 @@
 
 import threading
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from hexcloud.controller.backoff import BackOff
 from hexcloud.controller.triggers import ListPrice
 from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.ledger import CostKind
@@ -66,6 +68,8 @@ class Progress:
     """Epoch, checkpoint and version at the last look."""
     since: float | None = None
     """Since when that stand has not changed although all who train were ready."""
+    head_since: float | None = None
+    """Since when it has not changed although the trainer was ready."""
     is_told: bool = False
     """Did the run's history say that it stalls?"""
 
@@ -102,6 +106,29 @@ class Learning:
     """The same, as the run's history tells it."""
 
 
+class Phase(NamedTuple):
+    """A step of a launch, and since when it lasts."""
+
+    name: str
+    since: float
+
+
+@dataclass
+class Ending:
+    """What the provider said to the wish that a machine ends."""
+
+    since: float
+    """When it was first asked."""
+    is_heard: bool = False
+    """Did it say yes the last time?"""
+    refusals: int = 0
+    """In a row."""
+    said: str = ""
+    """Why it said no the last time."""
+    told_at: float | None = None
+    """When the user was last alarmed."""
+
+
 @dataclass
 class Memory:
     """Caches, counters and since-whens. Times are wall seconds unless a name says otherwise."""
@@ -118,16 +145,24 @@ class Memory:
     """Offers that no price makes useful, by the last plan."""
     blocked: frozenset[OfferId] = frozenset()
     """Pools that were blocked at the last turn."""
-    refusals: dict[OfferId, int] = field(default_factory=dict)
-    """How often a pool refused us or failed to start, since its last success."""
+    pools: BackOff = field(default_factory=lambda: BackOff(first_s=180.0, most_s=3600.0, forget_s=3600.0))
+    """Refusals by pool, run clock. Karpenter, too, first waits 3 minutes."""
+    limits: BackOff = field(default_factory=lambda: BackOff(first_s=3600.0, most_s=21600.0, forget_s=86400.0))
+    """Refusals by account limit, run clock: it changes by a ticket or by what else ends, neither within minutes."""
+    calls: BackOff = field(default_factory=lambda: BackOff(first_s=1.0, most_s=60.0, forget_s=60.0))
+    """Provider calls that were refused, by node and by account."""
     failures: dict[NodeId, int] = field(default_factory=dict)
     """Launches of a node that failed for a reason nobody knows."""
-    back_offs: dict[NodeId, int] = field(default_factory=dict)
-    """Refused provider calls about a node in a row."""
-    not_before: dict[NodeId, float] = field(default_factory=dict)
-    """When the provider may be asked about a node again."""
+    failed_starts: dict[OfferId, int] = field(default_factory=dict)
+    """Machines of a pool in a row that went before they were ready."""
+    phases: dict[NodeId, Phase] = field(default_factory=dict)
+    """Where the launch of a gang is, by its first node."""
+    endings: dict[NodeId, Ending] = field(default_factory=dict)
+    """Machines whose end was asked for."""
     launched_at: dict[NodeId, float] = field(default_factory=dict)
     drained_at: dict[NodeId, float] = field(default_factory=dict)
+    judged_links: set[tuple[NodeId, NodeId]] = field(default_factory=set)
+    """Links inside gangs whose first measurement was looked at."""
     last_word: dict[NodeId, float] = field(default_factory=dict)
     """When a node was last heard of, through the coordinator."""
     coordinator: tuple[NodeId, int] | None = None

@@ -95,7 +95,7 @@ def fleet_state(seen: Seen, blocks: dict[OfferId, str], ports: Ports) -> FleetSt
     numbers = [int(tail) for name in used if (tail := name.rpartition("-")[2]).isdigit()]
     return FleetState(
         nodes=nodes,
-        links=_links(seen, ports),
+        links=measured_links(seen, ports),
         next_slot=max(numbers, default=-1) + 1,
         sold_out=blocks,
     )
@@ -143,8 +143,11 @@ def _listen(view: RunView | None, wall_s: float, memory: Memory) -> None:
         memory.last_word[node.node_id] = wall_s - node.silent_s
 
 
-def _links(seen: Seen, ports: Ports) -> tuple[MeasuredLink, ...]:
-    """Name the slots at both ends, and turn emulated bandwidth back into that of the planned network."""
+def measured_links(seen: Seen, ports: Ports) -> tuple[MeasuredLink, ...]:
+    """Name the slots at both ends, and turn emulated bandwidth back into that of the planned network.
+
+    A pair of which neither can reach the other has 0 GB/s.
+    """
     if seen.view is None:
         return ()
     slots = {node.id: node.slot for node in seen.nodes}
@@ -155,9 +158,10 @@ def _links(seen: Seen, ports: Ports) -> tuple[MeasuredLink, ...]:
         scale = emulation.clock_scale
         shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes * scale
     links = []
-    for report in seen.view.links:
-        source, target = slots.get(report.node_id), at_address.get(report.target)
-        if source and target and report.gb_per_s > 0:
+    ends = [(slots.get(report.node_id), at_address.get(report.target)) for report in seen.view.links]
+    joined = {frozenset(pair) for pair, report in zip(ends, seen.view.links, strict=True) if report.gb_per_s > 0}
+    for (source, target), report in zip(ends, seen.view.links, strict=True):
+        if source and target and (report.gb_per_s > 0 or frozenset((source, target)) not in joined):
             links.append(
                 MeasuredLink(
                     source=source,

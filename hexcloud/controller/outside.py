@@ -2,11 +2,14 @@
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store
+from hexcloud.ports import Authority, Clock, Coordinator, MarketSource, Provisioner, Store
+
+SETUP = "setup"
+"""Phase of a launch in which the machines exist and are being set up; before it is `provision`."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class EmulationPlan:
     """Bytes of the local model's weights: transfers shrink with them."""
 
 
+LEASE_STARTUPS = 2.5
+"""Start-ups that a spend lease on real machines lasts for."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """The controller's patience. Wall seconds, but for `stall_steps`."""
@@ -55,8 +62,12 @@ class Timing:
     poll_s: float = 1.0
     spend_lease_s: float = 60.0
     """How long the fleet runs on without word from a controller."""
-    start_s: float = 900.0
-    """From the provider's yes to the first heartbeat, at most; longer is a loss."""
+    provision_s: float = 300.0
+    """From the first call to machines that exist, at most; what is later is given up and its pool blocked."""
+    setup_s: float = 300.0
+    """From there to the start of the node's program, at most."""
+    register_s: float = 900.0
+    """From there to the first heartbeat, at most."""
     visible_s: float = 15.0
     """A new machine may be missing from the provider's list for this long (AWS: about a second)."""
     silent_rollout_s: float = 15.0
@@ -75,6 +86,41 @@ class Timing:
     span again it is ended."""
     stall_steps: float = 60.0
     """In planned steps, not in seconds."""
+    alarm_s: float = 300.0
+    """A machine that still bills so long after its end was asked for is a matter for the user."""
+
+    @classmethod
+    def of_clouds(cls, startup_s: float) -> "Timing":
+        """Return the patience with real clouds, whose machines take `startup_s` from the request to the first word.
+
+        The lease is longer than the trainer's replacement takes, since nobody can renew it meanwhile.
+        """
+        detected_s = 180.0
+        return cls(
+            poll_s=5.0,
+            spend_lease_s=max(900.0, LEASE_STARTUPS * startup_s + detected_s),
+            provision_s=max(900.0, 3.0 * startup_s),
+            setup_s=max(1800.0, 3.0 * startup_s),
+            register_s=max(600.0, 2.0 * startup_s),
+            visible_s=60.0,
+            silent_rollout_s=60.0,
+            silent_trainer_s=detected_s,
+            drain_s=110.0,
+            hold_s=3600.0,
+            checkpoint_s=300.0,
+            teardown_s=120.0,
+            stall_s=900.0,
+            alarm_s=600.0,
+        )
+
+    @property
+    def start_s(self) -> float:
+        """From the first call to the first heartbeat, at most."""
+        return self.provision_s + self.setup_s + self.register_s
+
+    def bound_s(self, phase: str) -> float:
+        """Return how long a phase of a launch may last."""
+        return self.setup_s if phase == SETUP else self.provision_s
 
 
 @dataclass(frozen=True)
@@ -89,6 +135,10 @@ class Ports:
     store: Store
     secrets: RunSecrets
     emulation: EmulationPlan | None = None
+    authority: Authority | None = None
+    """The run's certificates; None when no node is beyond this machine."""
+    pass_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables that the machines need, with their values: secrets all of them."""
     timing: Timing = Timing()
     python: str = "python"
     """Interpreter that starts a node, as its machine knows it."""

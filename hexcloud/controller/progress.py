@@ -1,13 +1,21 @@
 """Progress: does the run get anywhere? A trainer lost again and again, or a fleet that trains no step, is ended."""
 
+from collections.abc import Iterable
+
 from hexcloud.controller.apply import Nodes
 from hexcloud.controller.hands import Hands
+from hexcloud.controller.launching import UNKNOWN
+from hexcloud.controller.life import LATE, VANISHED, is_head
 from hexcloud.controller.memory import Progress
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.fleet import Node, NodeStatus
 from hexcloud.domain.messages import RunPhase
+from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role
 
+MAX_TRAINER_STARTS = 5
+"""Gangs in a row that were paid for and never came up: whatever it is, renting a sixth will not mend it."""
+NEVER_CAME = (LATE, VANISHED, UNKNOWN)
 MAX_TRAINER_LOSSES = 3
 """Losses of the trainer's head in a row with nothing new trained in between: the reason is not the market."""
 
@@ -28,6 +36,27 @@ def count_loss(node: Node, progress: Progress) -> None:
     progress.best_at_loss, progress.last_lost = progress.best, node
 
 
+def never_up(nodes: Iterable[Node]) -> str | None:
+    """Return what became of the last trainer gangs when too many in a row never came up, or None. Pure.
+
+    Refusals cost nothing and count for nothing; neither does a gang that we gave up for a better one.
+    """
+    gangs: dict[tuple[float, OfferId], list[Node]] = {}
+    for node in nodes:
+        if node.role is Role.TRAINER:
+            gangs.setdefault((node.requested_at_s, node.offer_id), []).append(node)
+    failed: list[Node] = []
+    for gang in gangs.values():
+        culprits = [node for node in gang if node.ready_at_s is None and node.cause.startswith(NEVER_CAME)]
+        failed += culprits[:1]
+        if all(node.ready_at_s is not None for node in gang):
+            failed.clear()
+    if len(failed) < MAX_TRAINER_STARTS:
+        return None
+    last = failed[-1]
+    return f"the trainer was rented {len(failed)} times and never came up, last on {last.offer_id}: {last.cause}"
+
+
 def hopeless(nodes: Nodes, hands: Hands) -> str | None:
     """Return why going on is of no use, or None; a stall is told in the run's history before it ends the run."""
     progress = hands.memory.progress
@@ -37,7 +66,22 @@ def hopeless(nodes: Nodes, hands: Hands) -> str | None:
             f"the trainer was lost {progress.losses} times without a new checkpoint, last: {lost.cause}; "
             f"see nodes/{lost.id}/node.log"
         )
-    return _stalled(nodes, hands)
+    return never_up(nodes.values()) or _stalled(nodes, hands) or _never_begun(nodes, hands)
+
+
+def _never_begun(nodes: Nodes, hands: Hands) -> str | None:
+    """Return why a trainer had nothing to do for longer than a whole fleet takes to start, or None."""
+    seen, progress, bound_s = hands.seen, hands.memory.progress, _bound_s(hands)
+    has_trainer = any(is_head(node) and node.status is NodeStatus.READY for node in nodes.values())
+    is_over = seen.is_trained or (seen.view is not None and seen.view.phase is RunPhase.DONE)
+    if not has_trainer or is_over or bound_s is None or progress.head_since is None:
+        progress.head_since = seen.wall_s
+        return None
+    still_s = seen.wall_s - progress.head_since
+    if still_s <= hands.ports.timing.start_s + 2 * bound_s:
+        return None
+    what = "the first step was not trained within" if progress.best[1] <= 0 else "no step for"
+    return f"{what} {still_s:.0f} s although the trainer is ready; `hexcloud events` tells what rollout lacks"
 
 
 def _stalled(nodes: Nodes, hands: Hands) -> str | None:
@@ -45,6 +89,7 @@ def _stalled(nodes: Nodes, hands: Hands) -> str | None:
     view, bound_s = seen.view, _bound_s(hands)
     stand = (view.epoch, view.checkpoint_version, view.version) if view else None
     if stand != progress.stand or not _should_train(nodes, seen) or bound_s is None or progress.since is None:
+        progress.head_since = progress.head_since if stand == progress.stand else seen.wall_s
         progress.stand, progress.since, progress.is_told = stand, seen.wall_s, False
         return None
     still_s = seen.wall_s - progress.since

@@ -1,24 +1,26 @@
 """Reconcile: observe, settle, judge, apply, over and over. What is wanted is in the store, what is real outside."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hexcloud.controller.apply import Nodes, admit, apply
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.calibrate import calibrate
-from hexcloud.controller.hands import MAX_TRIES, Hands
+from hexcloud.controller.hands import Hands
 from hexcloud.controller.journal import Journal
+from hexcloud.controller.launching import MAX_TRIES
 from hexcloud.controller.ledger import settle
-from hexcloud.controller.life import Patience, follow, is_head, was_lost
+from hexcloud.controller.life import UNREGISTERED, Patience, follow, is_head, was_lost, was_noticed
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.progress import count_loss, hopeless, note
 from hexcloud.controller.replan import Accepted, replan, triggers
+from hexcloud.controller.slow_gang import part_with_slow_gang
 from hexcloud.controller.winddown import begin_stop, wind_down
-from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, StoreError
+from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, ProvisionError, StoreError
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.messages import RunPhase
-from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Placement, Role
 from hexcloud.domain.run import RunRecord, RunState
 
@@ -60,6 +62,14 @@ class Controller:
         """Ask for a checkpoint and the end of the run; from any thread."""
         self._memory.requests.stop(reason)
 
+    def end_now(self) -> None:
+        """Ask for the end of every machine at once, between two turns; what refuses is ended by the next ones."""
+        provisioner = self._ports.provisioner
+        with suppress(ProvisionError):
+            for node_id in provisioner.list_nodes(self._run.id):
+                with suppress(ProvisionError):
+                    provisioner.terminate(node_id)
+
     def reconcile_once(self) -> Turn:
         """Take one turn. Without the store or any market it holds and spends nothing new."""
         try:
@@ -75,7 +85,7 @@ class Controller:
         settle(seen, self._ports.store, self._memory, self._ports.timing)
         seen = calibrate(seen, self._ports.store, self._memory.learning)
         hands = Hands(self._ports, self._memory, seen, Journal(self._ports.store, seen))
-        nodes = self._follow(hands)
+        nodes = part_with_slow_gang(self._follow(hands), hands)
         purse = Purse(seen, self._ports.timing, self._ports.store.spent_usd(self._run.id))
         hands = self._check_end(nodes, hands, purse)
         if hands.seen.run.state is RunState.STOPPING:
@@ -104,22 +114,31 @@ class Controller:
                 continue
             hands.keep(old, new)
             if new.status is NodeStatus.READY:
-                memory.refusals.pop(new.offer_id, None)
-            if was_lost(old, new):
-                memory.pending.append("loss")
-                if new.ready_at_s is None:
-                    self._count_failure(new.offer_id, hands)
-                elif is_head(old, seen):
-                    count_loss(new, memory.progress)
+                memory.pools.forgive(new.offer_id)
+                memory.failed_starts.pop(new.offer_id, None)
+            if was_lost(old, new) or was_noticed(old, new):
+                self._note_loss(new, hands)
         return nodes
 
-    def _count_failure(self, offer_id: OfferId, hands: Hands) -> None:
-        """A pool whose machines never come up is blocked like one that is sold out."""
-        refusals = hands.memory.refusals
-        if refusals.get(offer_id, 0) + 1 >= MAX_TRIES:
-            hands.block(offer_id, "its machines do not come up")
-        else:
-            refusals[offer_id] = refusals.get(offer_id, 0) + 1
+    def _note_loss(self, node: Node, hands: Hands) -> None:
+        hands.memory.pending.append("loss")
+        if node.status is NodeStatus.GONE:
+            hands.terminate(node.id)  # whatever a provider keeps beside the machine, the rest of its gang among it
+        if node.status is NodeStatus.DRAINING:
+            hands.block(node.offer_id, node.cause)
+        if node.ready_at_s is None:
+            self._count_failure(node, hands)
+        elif is_head(node):
+            count_loss(node, hands.memory.progress)
+
+    def _count_failure(self, node: Node, hands: Hands) -> None:
+        """A pool whose machines are late, or again and again go before they come up, is blocked as if sold out."""
+        failed, pool = hands.memory.failed_starts, node.offer_id
+        failed[pool] = failed.get(pool, 0) + 1
+        if node.cause.startswith(UNREGISTERED):
+            hands.block(pool, node.cause)
+        elif failed[pool] >= MAX_TRIES:
+            hands.block(pool, "its machines do not come up")
 
     def _check_end(self, nodes: Nodes, hands: Hands, purse: Purse) -> Hands:
         """Begin to stop when it is time; the returned hands know the run's new state."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import fmean, median
 
+from hexcloud.controller.gang import BROKEN_GANG
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.fleet import LIVE, Node, NodeStatus
 from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.messages import RunPhase, RunView
 from hexcloud.domain.metrics import StepRow
 from hexcloud.domain.plan import Role
-from hexcloud.domain.report import BaselineRow, FleetChangeRow, LossRow, ReplanRow, Report
+from hexcloud.domain.report import BaselineRow, FleetChangeRow, LossRow, ReplanRow, Report, WasteRow
 from hexcloud.domain.run import RunRecord, RunState
 
 BASELINES = "baselines"
@@ -24,7 +25,7 @@ WINDOW_S = 30.0
 """Wall seconds after a change of the fleet in which the trainer's idle time is looked at."""
 SECONDS_PER_HOUR = 3600.0
 
-_CHANGES = {"node_ready": "added", "node_draining": "removed", "node_lost": "lost"}
+_CHANGES = {"node_ready": "added", "node_draining": "removed", "node_lost": "lost", "node_interrupted": "lost"}
 _REPAIRS = frozenset({"start", "loss", "capacity"})
 """Triggers whose moves fill the fleet; every other move is for money."""
 
@@ -98,6 +99,7 @@ def build_report(facts: RunFacts) -> Report:
         overlap_share=view.overlap_share if view else 0.0,
         spent_usd=sum(entry.usd for entry in facts.ledger),
         spent_by_kind=_spent_by_kind(facts.ledger),
+        waste=waste_of(facts.nodes, facts.ledger),
         nodes_left=sum(node.status is not NodeStatus.GONE for node in facts.nodes),
         replans=replans,
         moves=sum(row.verdict == "moved" and not set(row.trigger.split("+")) <= _REPAIRS for row in replans),
@@ -215,7 +217,7 @@ def _replan(event: Event, facts: RunFacts) -> ReplanRow:
 
 def _losses(facts: RunFacts) -> tuple[Event, ...]:
     """Return the losses; rollout nodes that leave after the last step of a finished run have only gone home."""
-    lost = facts.of_kind("node_lost")
+    lost = facts.of_kind("node_lost", "node_interrupted")
     if facts.view is None or facts.view.phase is not RunPhase.DONE or not facts.steps:
         return lost
     return tuple(event for event in lost if event.wall_s <= facts.steps[-1].wall_s)
@@ -251,6 +253,27 @@ def _spent_by_kind(ledger: tuple[LedgerEntry, ...]) -> dict[str, float]:
     for entry in ledger:
         spent[entry.kind.value] += entry.usd
     return dict(sorted(spent.items()))
+
+
+def waste_of(nodes: tuple[Node, ...], ledger: tuple[LedgerEntry, ...]) -> tuple[WasteRow, ...]:
+    """Return the bills of machines that ended before they, or a member of their gang, ever came up."""
+    bills: defaultdict[str, float] = defaultdict(float)
+    for entry in ledger:
+        bills[entry.node_id] += entry.usd
+    gangs: defaultdict[tuple[Role, str, float], list[Node]] = defaultdict(list)
+    for node in nodes:
+        one = f"{node.offer_id} {node.id}" if node.gang == 1 else node.offer_id
+        gangs[node.role, one, node.requested_at_s].append(node)
+    rows = []
+    for gang in gangs.values():
+        absent = [node for node in gang if node.ready_at_s is None and node.status not in LIVE]
+        usd = sum(bills[node.id] for node in gang)
+        if absent and usd > 0:
+            first = next((node for node in absent if node.cause != BROKEN_GANG), absent[0])
+            rows.append(
+                WasteRow(nodes=tuple(node.id for node in gang), offer_id=first.offer_id, cause=first.cause, usd=usd)
+            )
+    return tuple(rows)
 
 
 def _fifth(rows: tuple[StepRow, ...]) -> int:

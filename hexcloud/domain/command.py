@@ -4,6 +4,10 @@ from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.plan import Role, SlotName
 
+NODE_FILE = "node.json"
+"""Name of the NodeSpec's file in a node's directory."""
+CERTIFICATE_FILE = "coordinator.pem"
+"""Name, there, of the certificate that a trainer's head shows; its key is a secret of the environment."""
 CHECKPOINT_EVERY = 20
 """Steps between two checkpoints of the trainer."""
 
@@ -24,6 +28,11 @@ class Emulation(Frozen):
     """One way, wall milliseconds, of every transfer to this node."""
 
 
+def run_store(store: str, run_id: RunId) -> str:
+    """Return the URL of one run's part of the user's store; empty for no store."""
+    return f"{store.rstrip('/')}/{run_id}" if store else ""
+
+
 class NodeSpec(Frozen):
     """Who a node is and what it does; written to its directory before it starts. Holds no secret."""
 
@@ -40,7 +49,18 @@ class NodeSpec(Frozen):
     eta: int
     steps: int
     run_dir: str
-    """The run's store as this node sees it: pointer file, checkpoints, metrics."""
+    """Folder of pointer file, checkpoints and metrics as this node sees it."""
+    store: str = ""
+    """URL of the run's own part of an object store, by which nodes without a common folder meet: `run_dir` is then the
+    node's own and what others need of it is mirrored there. Empty: all nodes see the same `run_dir`."""
+    ca_pem: str = ""
+    """The run's certificate authority (public). Whoever is dialled beyond this machine must prove itself by it."""
+    coordinator_port: int = 0
+    """Where the head listens; 0: any free port."""
+    notice: str = ""
+    """Whose metadata tell of an interruption: `aws`, `gcp`, or empty for nobody's."""
+    private_env: tuple[str, ...] = ()
+    """Names of variables that this node's program needs (keys of the store) and its children must not see."""
     output: str
     """Where the final HF directory goes."""
     tokens_per_sample: float

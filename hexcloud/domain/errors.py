@@ -77,7 +77,12 @@ class RateLimitError(ProvisionError):
 
 
 class NotYetError(ProvisionError):
-    """Still starting or stopping: ask again next turn."""
+    """Still starting or stopping: ask again next turn. A launch on the way says in which `phase` it is."""
+
+    def __init__(self, message: str, offer_id: str = "", code: str = "", phase: str = "") -> None:
+        super().__init__(message, offer_id, code)
+        self.phase = phase
+        """`provision` until the machines exist, then `setup` until their program was started."""
 
 
 class CredentialsError(ProvisionError):

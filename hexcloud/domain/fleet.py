@@ -60,6 +60,28 @@ class Node(Frozen):
     gone_at_s: float | None = None
     cause: str = ""
     """Why it is lost, draining or gone."""
+    rank: int = 0
+    """Its place in its gang; a gang's head has 0."""
+    gang: int = 1
+    """Machines that were asked for in one call with it, itself included: they live and die together."""
+
+
+THIS_COMPUTER = "this computer"
+"""Where the machines of local runs are."""
+
+
+class Rented(Frozen):
+    """A machine that carries our tags, as whoever runs it lists it."""
+
+    run: str
+    """The run's name on its machines: its id, spelt as tags allow."""
+    id: str
+    """As the cloud names it."""
+    place: str
+    """`cloud/region/zone`."""
+    instance_type: str
+    nodes: tuple[str, ...] = ()
+    """Slot and attempt (`rollout-3.1`) of the node that it is, or of its whole gang until each is told its own."""
 
 
 class MeasuredLink(Frozen):

@@ -37,6 +37,32 @@ class WeightsManifest(Frozen):
     """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
 
 
+INTERRUPTION = "interruption notice"
+"""Cause of a Notice after which the cloud takes the machine away."""
+REBALANCE = "rebalance recommendation"
+"""Cause of a Notice by which the cloud only warns: the machine is likelier than before to be taken."""
+
+
+class Notice(Frozen):
+    """The cloud's word, heard on the machine itself, that the machine will be or may be taken away."""
+
+    cause: str
+    """INTERRUPTION or REBALANCE."""
+    until_s: float
+    """The machine is there until then at least, wall seconds since the epoch."""
+    detail: str = ""
+    """What the cloud said, such as `terminate`."""
+
+
+class Startup(Frozen):
+    """How long a machine took, in parts that it measured itself; the rest is the provider's."""
+
+    setup_s: float = 0.0
+    """Installing what the node program needs."""
+    program_s: float = 0.0
+    """From the start of the node program to its first try to register."""
+
+
 class Register(Frozen):
     """POST /register: a node says it is there. Idempotent."""
 
@@ -45,6 +71,7 @@ class Register(Frozen):
     slots: int
     address: str
     """`host:port` where the node answers probes."""
+    startup: Startup = Startup()
 
 
 class Heartbeat(Frozen):
@@ -62,6 +89,8 @@ class Heartbeat(Frozen):
     """(lease, attempt) held now; used after a recovery."""
     is_paused: bool = False
     """Does the engine generate nothing now, because it starts, takes new weights or is being mended?"""
+    notice: Notice | None = None
+    """The cloud's last word about this machine; None as long as it says nothing."""
 
 
 class Orders(Frozen):
@@ -203,6 +232,8 @@ class NodeView(Frozen):
     generated_tokens: int = 0
     """Since the node started: response tokens of finished generations."""
     is_paused: bool = False
+    startup: Startup = Startup()
+    notice: Notice | None = None
 
 
 class RunPhase(StrEnum):
@@ -242,6 +273,9 @@ class RunView(Frozen):
     """Total seconds the trainer waited since the first step."""
     outstanding: int
     checkpoint_version: int
+    """Newest version that a new head can go on from: of a run with a store, in the store."""
+    store_trouble: str = ""
+    """Why the run's store cannot be written at present; training goes on meanwhile. Empty: it can, or there is none."""
     accuracy_before: float | None = None
     accuracy_after: float | None = None
     nodes: tuple[NodeView, ...] = ()

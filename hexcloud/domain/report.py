@@ -34,6 +34,17 @@ class LossRow(Frozen):
     """Wall seconds the trainer waited for data in the 30 s after the loss."""
 
 
+class WasteRow(Frozen):
+    """Machines that were paid for and never worked: a gang counts as one when any of its members never came up."""
+
+    nodes: tuple[str, ...]
+    offer_id: str
+    cause: str
+    """Why the first of them ended that never came up."""
+    usd: float
+    """Their whole bill."""
+
+
 class FleetChangeRow(Frozen):
     """One change of the rollout fleet and the trainer's idle time after it; the median is over all 30 s windows."""
 
@@ -67,6 +78,8 @@ class Report(Frozen):
     overlap_share: float
     spent_usd: float
     spent_by_kind: dict[str, float]
+    waste: tuple[WasteRow, ...] = ()
+    """What was paid for machines that never worked; part of `spent_usd`."""
     nodes_left: int
     replans: tuple[ReplanRow, ...]
     moves: int

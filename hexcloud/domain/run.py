@@ -3,7 +3,7 @@
 import re
 from enum import StrEnum
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
@@ -13,6 +13,9 @@ from hexcloud.domain.workload import Workload
 MAX_NAME = 40
 """Letters of a run's name: it is part of the names of folders and machines."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LOCAL = "local"
+"""The provider whose machines are processes on this computer."""
 
 
 class RunSpec(Frozen):
@@ -40,16 +43,44 @@ class RunSpec(Frozen):
     """Name in `policies/`, or a path to a YAML file."""
     cloud: tuple[str, ...] = ()
     """Empty: every cloud of the catalog."""
-    provider: str = "local"
-    """Who rents the machines: `local` emulates them on this one."""
+    provider: str = LOCAL
+    """Who rents the machines: `local` emulates them on this one, `skypilot` rents real ones."""
+    store: str | None = None
+    """URL of the bucket in which real machines meet: `s3://bucket/prefix`, `gs://...`; required where they are real."""
+    pass_env: tuple[str, ...] = ()
+    """Names of variables of this environment that the machines need, such as keys of the store; they travel as secrets.
+    """
     trace: str | None = "demo"
-    """Price trace played over the market: a name in `catalogs/traces/`, `PATH[@START][=OFFERS]`, or null for none."""
+    """Price trace played over the market: a name in `catalogs/traces/`, `PATH[@START][=OFFERS]`, or null for none.
+    Real machines have real prices: with another provider than `local` it is null."""
+    refresh: str | None = "10m"
+    """How often the clouds' live prices are read while real machines run, such as `10m`; null: never."""
     replan: ReplanSchedule | None = None
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)
     seed: int = 0
     output: str | None = None
     """Folder for the final HF model and checkpoints; default: in the run's own folder."""
+
+    @property
+    def is_real(self) -> bool:
+        """Are the machines rented, and money spent?"""
+        return self.provider != LOCAL
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_real_prices(cls, data: object) -> object:
+        """Only emulated machines have a trace unless told otherwise."""
+        is_real = isinstance(data, dict) and data.get("provider", LOCAL) != LOCAL
+        return {"trace": None, **data} if isinstance(data, dict) and is_real else data
+
+    @field_validator("pass_env")
+    @classmethod
+    def _are_variables(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """A value in the place of a name would be stored with the run, and it may be a secret."""
+        if not all(_VARIABLE.fullmatch(name) for name in names):
+            raise ValueError("only names of environment variables, such as AWS_ENDPOINT_URL, and no values")
+        return names
 
     @field_validator("name")
     @classmethod

@@ -13,9 +13,15 @@ from hexcloud.planner.distance import forecast_gb_per_s
 Links: TypeAlias = "nx.Graph[SlotName]"
 """Vertices are slot names; an edge's `gb_per_s` is the slower direction of the link, 1e9 bytes/s."""
 
+NO_LINK_GB_PER_S = 1e-6
+"""Of a pair without an edge: as good as nothing, and still a finite time for weights to arrive in."""
+
 
 def link_graph(machines: dict[SlotName, Offer], market: Market, fleet: FleetState) -> Links:
-    """Return the complete graph of slots with measured bandwidth, or the forecast of the catalog where none is."""
+    """Return the graph of slots with measured bandwidth, or the forecast of the catalog where none is.
+
+    Every pair has an edge, but for those that were found unable to reach each other.
+    """
     graph: Links = nx.Graph()
     graph.add_nodes_from(sorted(machines))
     names = sorted(machines)
@@ -29,9 +35,10 @@ def link_graph(machines: dict[SlotName, Offer], market: Market, fleet: FleetStat
         edge = graph.edges[link.source, link.target]
         slower = min(edge["gb_per_s"], link.gb_per_s) if edge["measured"] else link.gb_per_s
         edge.update(gb_per_s=slower, measured=True)
+    graph.remove_edges_from([(one, other) for one, other, link in graph.edges(data=True) if link["gb_per_s"] <= 0.0])
     return graph
 
 
 def speed(links: Links, one: SlotName, other: SlotName) -> float:
     """Return the bandwidth between two machines, 1e9 bytes/s."""
-    return float(links.edges[one, other]["gb_per_s"])
+    return float(links.edges[one, other]["gb_per_s"]) if links.has_edge(one, other) else NO_LINK_GB_PER_S

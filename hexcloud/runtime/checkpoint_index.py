@@ -16,6 +16,7 @@ from hexcloud.runtime.atomic import sha256_of
 
 _FOLDER = "checkpoints"
 _MANIFEST = "manifest.json"
+_RESERVED = ".first_epoch"
 _NAME = re.compile(r"^(\d+)-(\d+)$")
 KEPT = 2
 """The newest, and one to fall back on."""
@@ -63,8 +64,21 @@ def newest_checkpoint(run_dir: Path) -> CheckpointInfo | None:
 
 
 def next_epoch(run_dir: Path) -> int:
-    """Return the first epoch that no checkpoint has, torn ones included: an epoch is never taken twice."""
-    return 1 + max((info.epoch for info in _all(run_dir)), default=-1)
+    """Return the first epoch that no checkpoint has, torn ones included, and no earlier machine had."""
+    return max(_reserved(run_dir), 1 + max((info.epoch for info in _all(run_dir)), default=-1))
+
+
+def reserve_epochs(run_dir: Path, first: int) -> None:
+    """Leave all epochs below `first` to the machines that had the run before."""
+    (run_dir / _FOLDER).mkdir(parents=True, exist_ok=True)
+    (run_dir / _FOLDER / _RESERVED).write_text(str(first))
+
+
+def _reserved(run_dir: Path) -> int:
+    try:
+        return int((run_dir / _FOLDER / _RESERVED).read_text())
+    except FileNotFoundError:
+        return 0
 
 
 def set_aside_torn(directory: Path) -> None:

@@ -7,8 +7,10 @@ body, 503 a node that must register first.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +20,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import ValidationError
 
+from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Admit,
@@ -27,6 +30,7 @@ from hexcloud.domain.messages import (
     LeaseRequest,
     LinkReport,
     PartialCommit,
+    Pointer,
     Register,
     Renewal,
     StepReport,
@@ -34,6 +38,7 @@ from hexcloud.domain.messages import (
     Submission,
 )
 from hexcloud.domain.pointer import sign_pointer
+from hexcloud.domain.trust import is_loopback
 from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_publish import ConflictError
@@ -42,12 +47,15 @@ from hexcloud.runtime.pointer import write_pointer
 
 KEEP_ALIVE_S = 75
 """Longer than any client of ours keeps an idle connection, so that none is closed under a request."""
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes. A sample of 4,096 tokens takes about 120 kB as JSON; a node delivers a group or a few at a time."""
 GRACEFUL_S = 3
 """At the end, open calls (a long poll) have this long."""
 
 Message = TypeVar("Message", bound=Frozen)
 NodeMessage = TypeVar("NodeMessage", Register, Heartbeat, LeaseRequest, Submission, PartialCommit, LinkReport)
 Endpoint = Callable[[Request], Awaitable[Response]]
+TellPointer = Callable[[Pointer], None]
 
 DONE = HTTPStatus.NO_CONTENT
 
@@ -221,10 +229,38 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     return app
 
 
+@dataclass(frozen=True)
+class Door:
+    """Where the coordinator listens, how it is reached, and how it proves who it is."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0: any free one."""
+    address: str = ""
+    """Under which others reach this machine; empty: `host`."""
+    tls: ssl.SSLContext | None = None
+    """None is for this machine alone."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a door through which anybody on the way could read tokens."""
+        if self.tls is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"the coordinator listens on {self.host} only with a certificate; the node was given none"
+            )
+
+    def url(self, host: str, port: int) -> str:
+        """Return a URL of this door."""
+        return f"{'http' if self.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 @asynccontextmanager
-async def serving(coordinator: Coordinator, run_secret: str, host: str = "127.0.0.1") -> AsyncIterator[str]:
-    """Serve on a free port of `host` while the block runs; give the URL once the signed pointer leads to it."""
-    listener = _listen(host)
+async def serving(
+    coordinator: Coordinator, run_secret: str, door: Door = Door(), tell: TellPointer | None = None
+) -> AsyncIterator[str]:
+    """Serve while the block runs; give the URL for this machine once the signed pointer leads others here.
+
+    `tell` is called with the pointer beside its file. Raises OSError when the port is taken.
+    """
     config = uvicorn.Config(
         create_app(coordinator),
         log_config=None,
@@ -234,20 +270,28 @@ async def serving(coordinator: Coordinator, run_secret: str, host: str = "127.0.
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=GRACEFUL_S,
     )
+    config.load()
+    config.ssl = door.tls
     server = _Server(config)
-    url = f"http://{host}:{listener.getsockname()[1]}"
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve(sockets=[listener]))
-        ticking = tasks.create_task(_tick_for_ever(coordinator))
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        spec = coordinator.spec
-        write_pointer(Path(spec.run_dir), sign_pointer(spec.run_id, url, coordinator.epoch, run_secret))
-        try:
-            yield url
-        finally:
-            ticking.cancel()
-            server.should_exit = True
+    with _listen(door) as listener:
+        port = listener.getsockname()[1]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[listener]))
+            ticking = tasks.create_task(_tick_for_ever(coordinator))
+            while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+                await asyncio.sleep(0.01)
+            spec = coordinator.spec
+            pointer = sign_pointer(
+                spec.run_id, door.url(door.address or door.host, port), coordinator.epoch, run_secret
+            )
+            write_pointer(Path(spec.run_dir), pointer)
+            if tell is not None:
+                tell(pointer)
+            try:
+                yield door.url(_local(door.host), port)
+            finally:
+                ticking.cancel()
+                server.should_exit = True
 
 
 class _Server(uvicorn.Server):
@@ -259,11 +303,23 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _listen(host: str) -> socket.socket:
-    """Bind a free port. The protocol is named because asyncio sets TCP_NODELAY only then; else a call takes 40 ms."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind((host, 0))
+def _listen(door: Door) -> socket.socket:
+    """Bind. The protocol is named because asyncio sets TCP_NODELAY only then; else a call takes 40 ms."""
+    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # A head that is started again on its machine must not wait until the kernel forgets the first one's calls.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((door.host, door.port))
+    except OSError:
+        listener.close()
+        raise
     return listener
+
+
+def _local(host: str) -> str:
+    """Return the address by which this machine reaches what listens on `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 async def _tick_for_ever(coordinator: Coordinator) -> None:
@@ -274,9 +330,19 @@ async def _tick_for_ever(coordinator: Coordinator) -> None:
 
 async def _read(request: Request, kind: type[Message]) -> Message:
     try:
-        return kind.model_validate_json(await request.body())
+        return kind.model_validate_json(await _body(request))
     except ValidationError as error:
         raise RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body; one that is too large is refused before it is there as a whole."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            raise RefusalError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a message has at most {MAX_BODY} bytes")
+    return bytes(body)
 
 
 def _answer(message: Frozen) -> Response:
@@ -289,4 +355,6 @@ async def _refuse(request: Request, error: Exception) -> Response:
         status = error.status
     if isinstance(error, ConflictError):
         status = HTTPStatus.CONFLICT
-    return Response(str(error), status_code=status, media_type="text/plain")
+    # The rest of a message that is too large is not waited for.
+    headers = {"Connection": "close"} if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None
+    return Response(str(error), status_code=status, headers=headers, media_type="text/plain")

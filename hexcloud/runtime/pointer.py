@@ -1,12 +1,16 @@
-"""The pointer file in the run's store, by which every node finds the coordinator; signed as domain/pointer.py says."""
+"""The pointer, by which every node finds the coordinator, in the run's folder or in its object store.
+
+Signed as domain/pointer.py says, so that who can write there still cannot lead a node astray.
+"""
 
 import os
 from pathlib import Path
 
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, StoreError
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.messages import POINTER_FILE, Pointer
 from hexcloud.domain.pointer import parse_pointer
+from hexcloud.ports import Objects
 
 
 def write_pointer(run_dir: Path, pointer: Pointer) -> None:
@@ -26,3 +30,14 @@ def read_pointer(run_dir: Path, run_id: RunId, secret: str) -> Pointer:
         raise EngineError(f"{path}: no pointer to the coordinator (yet): {error}") from error
     except EngineError as error:
         raise EngineError(f"{path}: {error}") from error
+
+
+def fetch_pointer(objects: Objects, run_id: RunId, secret: str) -> Pointer:
+    """Return the run's pointer from its store. Raises EngineError as `read_pointer`, also when the store is away."""
+    try:
+        content = objects.get(POINTER_FILE)
+    except StoreError as error:
+        raise EngineError(f"no pointer to the coordinator: {error}") from error
+    if content is None:
+        raise EngineError("no pointer to the coordinator in the run's store (yet)")
+    return parse_pointer(content, run_id, secret)

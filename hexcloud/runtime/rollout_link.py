@@ -1,19 +1,18 @@
-"""CoordinatorLink: a node's line to the run's coordinator, wherever the signed pointer file says that it is.
+"""CoordinatorLink: a node's line to the run's coordinator, wherever the signed pointer says that it is.
 
 Every failed call forgets the address, so the next one reads the pointer again: after a loss of the trainer the
 coordinator comes back somewhere else, with a higher epoch.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
 from hexcloud.domain.errors import EngineError, HexcloudError
-from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Heartbeat,
@@ -27,13 +26,18 @@ from hexcloud.domain.messages import (
     Submission,
     WeightsManifest,
 )
-from hexcloud.runtime.pointer import read_pointer
+from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 
 CALL_S = 10.0
 """A call without answer for this long has failed; none of ours waits on purpose."""
 DOWNLOAD_CHUNK = 64 * 1024
 
+BY_NAME = {"sni_hostname": COORDINATOR_NAME}
+"""Ask for the name in the run's certificate, and check it, in the place of an address that nobody could foresee."""
+
 Answer = TypeVar("Answer", bound=Frozen)
+FindPointer = Callable[[], Pointer]
+"""Reads the pointer where it is kept, verified; it may block. Raises EngineError."""
 
 
 class UnreachableError(EngineError):
@@ -55,11 +59,11 @@ CALL_FAILED = (UnreachableError, RevokedError, RefusedError)
 class CoordinatorLink:
     """Typed calls to the coordinator. Each raises UnreachableError, RevokedError or RefusedError."""
 
-    def __init__(self, run_id: RunId, run_dir: Path, run_secret: str, token: str) -> None:
-        self._run_id = run_id
-        self._run_dir = run_dir
-        self._run_secret = run_secret
-        self._client = httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=CALL_S, trust_env=False)
+    def __init__(self, find: FindPointer, token: str, ca_pem: str = "") -> None:
+        """`ca_pem` is the run's authority: without it only a coordinator on this machine is spoken to."""
+        self._find = find
+        headers = {"Authorization": f"Bearer {token}"}
+        self._client = httpx.AsyncClient(headers=headers, timeout=CALL_S, trust_env=False, verify=trusted_by(ca_pem))
         self._pointer: Pointer | None = None
 
     async def __aenter__(self) -> Self:
@@ -70,12 +74,14 @@ class CoordinatorLink:
     ) -> None:
         await self._client.aclose()
 
-    def url(self) -> str:
-        """Return the coordinator's address, from the pointer file when none is known to work."""
+    async def url(self) -> str:
+        """Return the coordinator's address, from the pointer when none is known to work."""
         if self._pointer is None:
             try:
-                self._pointer = read_pointer(self._run_dir, self._run_id, self._run_secret)
+                self._pointer = await asyncio.to_thread(self._find)
+                require_private(self._pointer.url)
             except EngineError as error:
+                self._pointer = None
                 raise UnreachableError(str(error)) from error
         return self._pointer.url
 
@@ -108,7 +114,8 @@ class CoordinatorLink:
         path = f"/weights/{manifest.epoch}/{manifest.version}"
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         try:
-            async with self._client.stream("GET", self.url() + path, headers=headers) as response:
+            url = await self.url() + path
+            async with self._client.stream("GET", url, headers=headers, extensions=BY_NAME) as response:
                 self._check(response)
                 # A server that ignores the range starts over; what we hold already is skipped.
                 skip = 0 if response.status_code == HTTPStatus.PARTIAL_CONTENT else offset
@@ -129,9 +136,10 @@ class CoordinatorLink:
         try:
             response = await self._client.request(
                 method,
-                self.url() + path,
+                await self.url() + path,
                 content=message.model_dump_json(),
                 headers={"Content-Type": "application/json"},
+                extensions=BY_NAME,
             )
         except httpx.HTTPError as error:
             raise self._lost(error) from error

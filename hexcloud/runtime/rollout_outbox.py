@@ -5,6 +5,8 @@ answer costs a repetition and nothing else. What piles up while one call is out 
 """
 
 import asyncio
+from itertools import accumulate
+from typing import TypeVar
 
 import structlog
 
@@ -16,7 +18,11 @@ from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, Revoked
 
 RETRY_S = 0.5
 MAX_PER_CALL = 256
-"""Samples in one call: bounds the body at some megabytes also for long responses."""
+"""Samples in one call."""
+MAX_TOKENS_PER_CALL = 1_000_000
+"""About 30 MB as JSON: well under what the coordinator reads of one message."""
+
+Made = TypeVar("Made", Sample, Partial)
 
 log = structlog.get_logger()
 
@@ -61,7 +67,7 @@ class Outbox:
                 await asyncio.sleep(RETRY_S)
 
     async def _deliver_some(self) -> None:
-        samples, partials = tuple(self._samples[:MAX_PER_CALL]), tuple(self._partials)
+        samples, partials = _first(self._samples), _first(self._partials)
         if samples:
             await self._send_samples(samples)
             del self._samples[: len(samples)]
@@ -83,3 +89,13 @@ class Outbox:
             await self._link.commit(PartialCommit(node_id=self._node_id, partials=partials, released=True))
         except RefusedError as error:
             log.warning("partials_refused", reason=str(error), partials=len(partials))
+
+
+def _first(made: list[Made]) -> tuple[Made, ...]:
+    """Return as many as fit into one call, at least one of any."""
+    tokens = accumulate(len(one.tokens) for one in made[:MAX_PER_CALL])
+    return tuple(
+        one
+        for index, (one, sum_) in enumerate(zip(made, tokens, strict=False))
+        if not index or sum_ <= MAX_TOKENS_PER_CALL
+    )

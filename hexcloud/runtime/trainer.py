@@ -187,8 +187,8 @@ def main() -> int:
     torch.set_num_threads(1)  # two are slower beside three rollout nodes on two cores (measured)
     termination = Termination()
     args = _parse()
-    link = TrainerLink(args.url, os.environ["HEXCLOUD_NODE_TOKEN"])
     spec = NodeSpec.model_validate_json(args.spec.read_text())
+    link = TrainerLink(args.url, os.environ["HEXCLOUD_NODE_TOKEN"], spec.ca_pem)
     try:
         Trainer(spec, args.epoch, link, termination).run()
     except TerminatedError:

@@ -7,6 +7,7 @@ import httpx
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import Batch, Evaluation, StepReport
+from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 
 _PATIENCE_S = 30.0
 """The coordinator starts beside us and may come later; one that is silent for longer is gone."""
@@ -18,9 +19,13 @@ _POLL_TIMEOUT_S = 60.0
 class TrainerLink:
     """HTTP with the node's token. Calls raise EngineError when the coordinator refuses or is gone."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, ca_pem: str = "") -> None:
+        """`ca_pem` is the run's authority. Raises EngineError for an address to which a token must not be sent."""
+        require_private(url)
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=_POLL_TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=_POLL_TIMEOUT_S, trust_env=False, verify=trusted_by(ca_pem)
+        )
 
     def close(self) -> None:
         """Close the connection."""
@@ -48,7 +53,11 @@ class TrainerLink:
         while True:
             try:
                 response = self._http.request(
-                    method, path, content=content, headers={"Content-Type": "application/json"}
+                    method,
+                    path,
+                    content=content,
+                    headers={"Content-Type": "application/json"},
+                    extensions={"sni_hostname": COORDINATOR_NAME},
                 )
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.simulator.capacity import Capacity
 from hexcloud.simulator.clock import VirtualClock
@@ -25,6 +26,8 @@ class LossKind(StrEnum):
 
     PREEMPT = "preempt"
     """It is taken back without notice."""
+    NOTICE = "notice"
+    """It is taken back, and told so a while before."""
     SILENCE = "silence"
     """Its process hangs: it bills on and says nothing."""
 
@@ -43,11 +46,18 @@ class Loss:
 class Habits:
     """How a simulated provider behaves. Run-clock seconds."""
 
+    provision_s: float = 0.0
+    """From the first call to a machine that exists; it bills from the call on."""
+    setup_s: float = 0.0
+    """From there to the start of its program."""
     boot_s: float = 120.0
+    """From there to its first word."""
     visible_after_s: float = 1.0
     """A new machine is missing from the list for this long."""
     stop_s: float = 5.0
     """From the order to end to the end of the bill."""
+    notice_s: float = 120.0
+    """From an interruption notice to the end (AWS: two minutes)."""
     checkpoint_s: float = 10.0
 
 
@@ -63,6 +73,8 @@ class SimCloud:
     habits: Habits = Habits()
     engines: Mapping[str, float] = field(default_factory=dict)
     """GPU -> samples per run second that a full rollout machine really makes; where absent, what the plan says."""
+    gang_gb_per_s: float | None = None
+    """What probes measure between the machines of a trainer gang, 1e9 bytes/s; None: they measure nothing."""
     machines: dict[NodeId, Machine] = field(default_factory=dict)
     training: Training = field(default_factory=Training)
 
@@ -172,6 +184,10 @@ class SimCloud:
             victim = working[loss.nth % len(working)] if working else None
             if victim and loss.kind is LossKind.SILENCE:
                 victim.silent_since_s = self._at_s
+            elif victim and loss.kind is LossKind.NOTICE:
+                victim.ends_s = self._at_s + self.habits.notice_s
+                until_s = self.clock.to_wall(victim.ends_s)
+                victim.notice = Notice(cause=INTERRUPTION, until_s=until_s, detail="terminate")
             elif victim:
                 victim.end(self._at_s, "preempted")
 

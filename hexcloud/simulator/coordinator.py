@@ -1,8 +1,11 @@
 """SimCoordinator: the controller's line to the simulated run. It answers while the trainer's head lives."""
 
+from collections.abc import Iterator
+from itertools import permutations
+
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import NodeView, RunPhase, RunView
+from hexcloud.domain.messages import LinkReport, NodeView, RunPhase, RunView
 from hexcloud.domain.run import RunRecord
 from hexcloud.simulator.cloud import SimCloud
 from hexcloud.simulator.machine import Machine
@@ -42,6 +45,7 @@ class SimCoordinator:
             outstanding=0,
             checkpoint_version=training.checkpoint_version,
             nodes=tuple(self._node_view(machine) for machine in registered),
+            links=tuple(self._links(registered)),
         )
 
     def renew(self, run_until_s: float) -> None:
@@ -83,11 +87,19 @@ class SimCoordinator:
             version=self._cloud.training.version,
             running=0 if machine.is_draining else int(machine.spec.slots * self._cloud.filled_share()),
             slots=machine.spec.slots,
+            address=machine.id,
             tokens_per_s=machine.samples_per_wall_s * machine.spec.tokens_per_sample,
             drained=machine.is_draining,
+            notice=machine.notice,
             heartbeat_at_s=self._cloud.clock.wall_s() - silent_s,
             generated_tokens=int(machine.made_samples * self._run.workload.response_tokens),
         )
+
+    def _links(self, registered: list[Machine]) -> Iterator[LinkReport]:
+        measured = self._cloud.gang_gb_per_s
+        if measured is not None:
+            for one, other in permutations((machine for machine in registered if not machine.is_rollout()), 2):
+                yield LinkReport(node_id=one.id, target=other.id, gb_per_s=measured, latency_ms=0.1)
 
     def _answer(self) -> None:
         self._cloud.advance()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import Notice
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Role
 
@@ -33,6 +34,8 @@ class Machine:
     """When its end, once asked for, is carried out."""
     ended_s: float | None = None
     cause: str = ""
+    notice: Notice | None = None
+    """What its metadata endpoint says of its near end."""
 
     @property
     def id(self) -> NodeId:

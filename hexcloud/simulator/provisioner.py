@@ -3,7 +3,7 @@
 import hashlib
 
 from hexcloud.domain.command import Command, NodeSpec
-from hexcloud.domain.errors import CapacityError
+from hexcloud.domain.errors import CapacityError, NotYetError
 from hexcloud.domain.fleet import Node, NodeId, RunId
 from hexcloud.domain.offer import Offer
 from hexcloud.simulator.cloud import SimCloud
@@ -16,18 +16,33 @@ class SimProvisioner:
     def __init__(self, cloud: SimCloud) -> None:
         self._cloud = cloud
 
-    def launch(self, node: Node, offer: Offer, command: Command) -> None:
-        """Start a machine. An id that was ever launched starts nothing. Raises CapacityError, and planned faults."""
+    def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
+        """Start machines, all or none. Ids that were ever launched start nothing; those on the way raise NotYetError.
+
+        Raises CapacityError, and planned faults.
+        """
         cloud = self._cloud
         cloud.advance()
         with cloud.faults.around("launch"):
-            if node.id in cloud.machines:
-                return
-            now_s = cloud.clock.now_s()
-            taken = sum(1 for machine in cloud.running() if machine.offer.id == offer.id)
-            if taken >= cloud.capacity.limit(offer.id, now_s):
-                raise CapacityError("no capacity now", offer.id, "INSUFFICIENT_CAPACITY")
-            cloud.machines[node.id] = self._machine(offer, command, now_s)
+            if not any(node.id in cloud.machines for node in nodes):
+                self._begin(offer, commands)
+            launched_s = max(cloud.machines[node.id].launched_s for node in nodes if node.id in cloud.machines)
+            self._require_up(cloud.clock.now_s() - launched_s, offer)
+
+    def _begin(self, offer: Offer, commands: tuple[Command, ...]) -> None:
+        cloud, now_s = self._cloud, self._cloud.clock.now_s()
+        taken = sum(1 for machine in cloud.running() if machine.offer.id == offer.id)
+        if taken + len(commands) > cloud.capacity.limit(offer.id, now_s):
+            raise CapacityError("no capacity now", offer.id, "INSUFFICIENT_CAPACITY")
+        machines = [self._machine(offer, command, now_s) for command in commands]
+        cloud.machines |= {machine.id: machine for machine in machines}
+
+    def _require_up(self, waited_s: float, offer: Offer) -> None:
+        habits = self._cloud.habits
+        if waited_s < habits.provision_s:
+            raise NotYetError("waiting for the machine", offer.id, phase="provision")
+        if waited_s < habits.provision_s + habits.setup_s:
+            raise NotYetError("setting the machine up", offer.id, phase="setup")
 
     def terminate(self, node_id: NodeId) -> None:
         """Begin the end of a machine; unknown and ended ids are fine."""
@@ -52,7 +67,8 @@ class SimProvisioner:
 
     def _machine(self, offer: Offer, command: Command, now_s: float) -> Machine:
         spec = NodeSpec.model_validate_json(command.files["node.json"])
-        boots_s = now_s + self._cloud.habits.boot_s
+        habits = self._cloud.habits
+        boots_s = now_s + habits.provision_s + habits.setup_s + habits.boot_s
         real = self._cloud.engines.get(offer.gpu)
         return Machine(
             offer=offer,

@@ -12,8 +12,10 @@ from hexcloud.wiring.plan import (
     snapshot_input,
     workload_of,
 )
+from hexcloud.wiring.provider import rented_clouds, timing_of
 from hexcloud.wiring.run import (
     begun_now,
+    bring_results,
     clock,
     controller,
     coordinator,
@@ -28,11 +30,14 @@ from hexcloud.wiring.run import (
     timer,
     with_budget,
 )
+from hexcloud.wiring.sweep import account_rolls, rolls, runs_by_tag, wall_clock
 
 __all__ = [
     "PlanInput",
+    "account_rolls",
     "begun_now",
     "believed_market",
+    "bring_results",
     "clock",
     "cloud_checks",
     "cloud_needs",
@@ -51,15 +56,20 @@ __all__ = [
     "provisioner",
     "rates",
     "refresh_prices",
+    "rented_clouds",
     "report_of",
     "resumed_input",
     "resumed_run",
+    "rolls",
     "run_dir",
     "run_input",
+    "runs_by_tag",
     "secrets_of",
     "sky_picks",
     "snapshot_input",
     "timer",
+    "timing_of",
+    "wall_clock",
     "with_budget",
     "workload_of",
 ]

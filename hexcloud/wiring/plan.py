@@ -14,6 +14,7 @@ from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
 from hexcloud.wiring.market import believed_market, measured_factors
+from hexcloud.wiring.provider import rented_clouds, require_provider
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET = "20k"
 """What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
-LOCAL_MAX_GANG_NODES = 1
-"""The embedded trainer is one process on one node."""
+MAX_GANG_NODES = 1
+"""The embedded trainer is one process on one node, whoever rents it."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def run_input(spec: RunSpec) -> PlanInput:
     from hexcloud.adapters.markets.open_trace import open_trace
 
     workload = workload_of(spec)
-    policy = policy_of(spec, workload).model_copy(update={"max_gang_nodes": LOCAL_MAX_GANG_NODES})
+    policy = policy_of(spec, workload).model_copy(update={"max_gang_nodes": MAX_GANG_NODES})
+    policy = policy.model_copy(update={"clouds": rented_clouds(spec, policy.clouds)})
     require_runnable(spec, policy)
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)
@@ -143,8 +145,7 @@ def require_runnable(spec: RunSpec, policy: Policy) -> None:
     """Raise ConfigError for what this version cannot rent from, a schedule that is none, or no place for the result."""
     from hexcloud.adapters.timer import read_schedule
 
-    if spec.provider != "local":
-        raise ConfigError(f"provider: {spec.provider!r} is unknown; this version rents from: local")
+    require_provider(spec)
     read_schedule(policy.replan, time.time())
     if spec.output is not None:
         _require_writable(Path(spec.output))

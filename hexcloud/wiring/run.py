@@ -14,6 +14,7 @@ from hexcloud.domain.run import RunRecord, RunSpec, RunState
 from hexcloud.wiring.market import believed_market
 from hexcloud.wiring.places import home, open_store
 from hexcloud.wiring.plan import PlanInput, played, require_runnable
+from hexcloud.wiring.provider import authority_of, objects_of, passed_env, provisioner_of, timing_of
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
     from hexcloud.domain.report import Report
+    from hexcloud.domain.workload import Workload
     from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
 
 LOCAL_STEPS_PER_WALL_S = 1.0
@@ -46,10 +48,14 @@ def new_run(spec: RunSpec, given: PlanInput, samples_per_s: float) -> RunRecord:
         created_wall_s=now,
         clock_origin_run_s=now,
         clock_origin_wall_s=now,
-        clock_scale=given.workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s,
+        clock_scale=1.0 if spec.is_real else _local_scale(given.workload, samples_per_s),
         run_dir=str(run_dir),
         output=str(Path(spec.output).absolute()) if spec.output else str(run_dir / "output"),
     )
+
+
+def _local_scale(workload: "Workload", samples_per_s: float) -> float:
+    return workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s
 
 
 def begun_now(run: RunRecord) -> RunRecord:
@@ -130,6 +136,8 @@ def _trace(run: RunRecord) -> "MarketTrace | None":
 
 def provisioner(run: RunRecord) -> "Provisioner":
     """Return who rents the run's machines."""
+    if run.spec.is_real:
+        return provisioner_of(run)
     from hexcloud.adapters.clock import RunClock
     from hexcloud.adapters.provisioners.local import LocalProvisioner
 
@@ -148,8 +156,10 @@ def coordinator(run: RunRecord) -> "Coordinator":
     from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
 
     keys = secrets_of(run)
-    credentials = Credentials(run_id=run.id, secret=keys.run_secret, token=keys.controller_token)
-    return HttpCoordinator(Path(run.run_dir) / POINTER_FILE, credentials)
+    authority = authority_of(run, keys.key)
+    ca_pem = authority.ca_pem if authority else ""
+    credentials = Credentials(run_id=run.id, secret=keys.run_secret, token=keys.controller_token, ca_pem=ca_pem)
+    return HttpCoordinator(Path(run.run_dir) / POINTER_FILE, credentials, objects=objects_of(run.spec, run.id))
 
 
 def clock(run: RunRecord) -> "Clock":
@@ -173,18 +183,34 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
     from hexcloud.controller.outside import EmulationPlan, Ports
     from hexcloud.controller.reconcile import Controller
 
-    line = coordinator(run)
+    line, keys = coordinator(run), secrets_of(run)
+    emulation = EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=LOCAL_WEIGHT_BYTES)
     ports = Ports(
         clock=RunClock.of(run),
         market=market_source(run),
         provisioner=provisioner(run),
         coordinator=lambda: line,
         store=store,
-        secrets=secrets_of(run),
-        emulation=EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=LOCAL_WEIGHT_BYTES),
-        python=sys.executable,
+        secrets=keys,
+        emulation=None if run.spec.is_real else emulation,
+        authority=authority_of(run, keys.key),
+        pass_env=passed_env(run),
+        timing=timing_of(run),
+        python="python" if run.spec.is_real else sys.executable,
     )
     return Controller(run, ports)
+
+
+def bring_results(run: RunRecord) -> None:
+    """Copy steps and, when there is one, the result of a run from its store into its own folder. Raises StoreError."""
+    from hexcloud.adapters.run_copy import RunCopy
+
+    objects = objects_of(run.spec, run.id)
+    if objects is None:
+        return
+    copy = RunCopy(objects, Path(run.run_dir), secrets_of(run).run_secret)
+    copy.bring_metrics()
+    copy.bring_output(Path(run.output))
 
 
 def report_of(run_id: RunId) -> "Report":

@@ -104,11 +104,13 @@ class Cloud:
 
     def aggregated(self, call: "Call") -> dict[str, Any]:
         kind = call["kind"]
-        by_zone = {f"zones/{name}": {kind: zone.get(kind, [])} for name, (_, zone) in self._all_zones().items()}
+        zones = {name: zone.get(kind, []) for name, (_, zone) in self._all_zones().items()}
+        by_zone = {f"zones/{name}": {kind: [one for one in zones[name] if call.fits(one)]} for name in zones}
         if kind == "instances":
             for (zone, _), instance in self.instances.items():
-                by_zone.setdefault(f"zones/{zone}", {}).setdefault(kind, []).append(self._seen(instance))
-        page = call.page("compute#aggregatedList", [{"at": at, "what": what} for at, what in by_zone.items()])
+                if call.fits(instance):
+                    by_zone.setdefault(f"zones/{zone}", {}).setdefault(kind, []).append(self._seen(instance))
+        page = call.page_of_all("compute#aggregatedList", [{"at": at, "what": what} for at, what in by_zone.items()])
         return page | {"items": {item["at"]: item["what"] for item in page["items"]}}
 
     def project(self, call: "Call") -> dict[str, Any]:
@@ -139,7 +141,7 @@ class Cloud:
             return self._operation("insert", call, link, time.monotonic(), refused)
         ready_s = time.monotonic() + self.scenario.get("boot_s", 0)
         self.instances[key] = {**call.body, "id": str(uuid.uuid4().int >> 65), "zone": call["zone"], "selfLink": link}
-        self.instances[key] |= {"status": "PROVISIONING", "_ready_s": ready_s}
+        self.instances[key] |= {"status": "PROVISIONING", "_ready_s": ready_s, "labelFingerprint": uuid.uuid4().hex}
         return self._operation("insert", call, link, ready_s)
 
     def instance(self, call: "Call") -> dict[str, Any]:
@@ -148,6 +150,13 @@ class Cloud:
     def instance_list(self, call: "Call") -> dict[str, Any]:
         found = [self._seen(one) for (zone, _), one in self.instances.items() if zone == call["zone"]]
         return call.page("compute#instanceList", found)
+
+    def set_labels(self, call: "Call") -> dict[str, Any]:
+        instance = self._find(self.instances, (call["zone"], call["name"]))
+        if call.body.get("labelFingerprint") != instance["labelFingerprint"]:
+            raise GcpError(412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
+        instance |= {"labels": call.body.get("labels", {}), "labelFingerprint": uuid.uuid4().hex}
+        return self._operation("setLabels", call, instance["selfLink"], time.monotonic())
 
     def delete(self, call: "Call") -> dict[str, Any]:
         instance = self._find(self.instances, (call["zone"], call["name"]))
@@ -242,6 +251,7 @@ ROUTES: tuple[tuple[str, str, Callable[[Cloud, "Call"], dict[str, Any]]], ...] =
     ("GET", f"{COMPUTE}/zones/(?P<zone>[^/]+)/instances", Cloud.instance_list),
     ("GET", f"{COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", Cloud.instance),
     ("DELETE", f"{COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)", Cloud.delete),
+    ("POST", f"{COMPUTE}/zones/(?P<zone>[^/]+)/instances/(?P<name>[^/]+)/setLabels", Cloud.set_labels),
     ("GET", f"{COMPUTE}/zones/(?P<zone>[^/]+)/operations", Cloud.operation_list),
     ("GET", f"{COMPUTE}/zones/(?P<zone>[^/]+)/operations/(?P<name>[^/]+)", Cloud.operation),
     ("GET", "/v1/services/(?P<service>[^/]+)/skus", Cloud.skus),
@@ -276,17 +286,20 @@ class Call:
 
     def page(self, kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:
         """Return one page of a list, filtered."""
-        fitting = [item for item in items if self._fits(item)]
+        return self.page_of_all(kind, [item for item in items if self.fits(item)])
+
+    def page_of_all(self, kind: str, fitting: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return one page of a list."""
         offset, size = self.window("maxResults", "pageToken")
         found: dict[str, Any] = {"kind": kind, "items": fitting[offset : offset + size]}
         return found | ({"nextPageToken": str(offset + size)} if offset + size < len(fitting) else {})
 
-    def _fits(self, item: dict[str, Any]) -> bool:
-        """`FIELD eq "REGEX"` (the whole value must match), or `FIELD = VALUE`."""
+    def fits(self, item: dict[str, Any]) -> bool:
+        """`FIELD eq "REGEX"` (the whole value must match), `FIELD = VALUE`, or `FIELD:*` for any value."""
         text = self._query.get("filter", "")
         if not text:
             return True
-        match = re.fullmatch(r'\(?([\w.]+)\s+(eq|ne|=|!=)\s+"?([^"]*)"?\)?', text)
+        match = re.fullmatch(r'\(?([\w.-]+)(?:\s+|(?=:))(eq|ne|=|!=|:)\s*"?([^"]*)"?\)?', text)
         if not match:
             raise GcpError(
                 400, "invalid", f"Invalid value for field 'filter': '{text}'. Invalid list filter expression."
@@ -295,6 +308,8 @@ class Call:
         held: Any = item
         for name in field.split("."):
             held = held.get(name, "") if isinstance(held, dict) else ""
+        if how == ":":
+            return value == "*" and bool(held)
         is_same = bool(re.fullmatch(value, str(held))) if how in ("eq", "ne") else str(held) == value
         return is_same == (how in ("eq", "="))
 

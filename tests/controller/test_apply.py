@@ -3,14 +3,18 @@ from collections.abc import Callable
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.command import Command
+from hexcloud.domain.errors import UnknownProvisionError
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus, node_id
+from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.cloud import Loss, LossKind
+from hexcloud.simulator.faults import Fault
 from hexcloud.simulator.simulation import Script, Simulation
 
 ControllerOf = Callable[[Simulation], Controller]
 PortsOf = Callable[[Simulation], Ports]
+SPOT = OfferId("aws/us-east-1/a/8xL40S/spot")
 
 
 def turns(sim: Simulation, controller: Controller, count: int) -> None:
@@ -42,7 +46,7 @@ def test_a_machine_with_our_tag_that_no_record_knows_is_ended(controller_of: Con
         secrets={"HEXCLOUD_NODE_TOKEN": "x"},
         files={"node.json": spec.model_dump_json()},
     )
-    sim.provisioner.launch(stray, known.offer, command)
+    sim.provisioner.launch((stray,), known.offer, (command,))
     sim.clock.sleep(5.0)
     turns(sim, controller, 3)
     assert not sim.cloud.machines[stray.id].exists
@@ -56,6 +60,48 @@ def test_a_lost_node_can_never_speak_again(controller_of: ControllerOf) -> None:
     assert len(silent) == 1
     assert silent[0] not in sim.cloud.training.admitted
     assert not sim.cloud.machines[silent[0]].exists
+
+
+def test_a_node_that_comes_back_after_it_was_replaced_is_fenced(controller_of: ControllerOf) -> None:
+    refused = tuple(Fault(nth, UnknownProvisionError("500"), "terminate") for nth in range(1000))
+    losses = (Loss(300.0, LossKind.SILENCE, offer_id=SPOT),)
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=losses, faults=refused))
+    controller = controller_of(sim)
+    turns(sim, controller, 120)
+    silent = next(machine for machine in sim.cloud.machines.values() if machine.silent_since_s is not None)
+    heirs = [node for node in sim.store.nodes(sim.run.id) if node.status is NodeStatus.READY]
+    assert silent.exists and len(heirs) == 3, "it was replaced, though its end is refused"
+    silent.silent_since_s, silent.is_registered = None, False  # it is back, and says so
+    sim.cloud.register()
+    assert not silent.is_registered
+    turns(sim, controller, 10)
+    assert not silent.is_registered
+    view = sim.coordinator().view()
+    assert silent.id not in {node.node_id for node in view.nodes}
+
+
+def test_a_node_that_the_cloud_takes_back_drains_and_is_replaced_before_it_is_gone(controller_of: ControllerOf) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=(Loss(300.0, LossKind.NOTICE, offer_id=SPOT),)))
+    controller = controller_of(sim)
+    turns(sim, controller, 61)
+    told = next(machine for machine in sim.cloud.machines.values() if machine.notice)
+    node = next(node for node in sim.store.nodes(sim.run.id) if node.id == told.id)
+    assert node.status is NodeStatus.DRAINING and node.cause == "interruption notice: terminate"
+    assert told.is_draining and told.exists
+    assert SPOT in sim.store.blocks(sim.run.id, sim.clock.now_s())
+    heir = sim.store.nodes(sim.run.id)[-1]
+    assert heir.requested_at_s < (told.ends_s or 0.0) and heir.offer_id != SPOT, "asked for while the other still works"
+    turns(sim, controller, 60)
+    events = [event for _, event in sim.store.events(sim.run.id)]
+    assert [event.node for event in events if event.kind == "node_interrupted"] == [told.id]
+    assert told.id not in sim.cloud.training.admitted
+    assert len(sim.cloud.running()) == 3
+
+
+def test_a_vanished_machine_is_asked_to_end_once_so_that_nothing_beside_it_is_left(controller_of: ControllerOf) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=(Loss(300.0, LossKind.PREEMPT, offer_id=SPOT),)))
+    turns(sim, controller_of(sim), 100)
+    assert sim.faults.calls["terminate"] == 1
 
 
 def test_only_nodes_of_the_fleet_are_admitted_and_with_their_own_token(

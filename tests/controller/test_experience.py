@@ -135,8 +135,14 @@ def node(status: NodeStatus, cause: str = "", ready_at_s: float | None = None, g
     ("seen", "end", "until_s"),
     [
         (node(NodeStatus.GONE, "sold out: no capacity", gone_at_s=101.0), End.REFUSED, 101.0),
-        (node(NodeStatus.GONE, "did not register within 900 s", gone_at_s=1000.0), End.NEVER_READY, 1000.0),
+        (
+            node(NodeStatus.GONE, "late in register: no word after 900 s", gone_at_s=1000.0),
+            End.NEVER_READY,
+            1000.0,
+        ),
+        (node(NodeStatus.GONE, "late in setup: not through after 300 s", gone_at_s=500.0), End.NEVER_READY, 500.0),
         (node(NodeStatus.GONE, "vanished from the provider", gone_at_s=300.0), End.NEVER_READY, 300.0),
+        (node(NodeStatus.GONE, "interruption notice: instance-action", 200.0, 300.0), End.TAKEN, 300.0),
         (node(NodeStatus.GONE, "vanished from the provider", 200.0, 300.0), End.TAKEN, 300.0),
         (node(NodeStatus.LOST, "silent for 16 s", 200.0), End.TAKEN, 500.0),
         (node(NodeStatus.GONE, "released", 200.0, 400.0), End.RELEASED, 400.0),

@@ -1,65 +1,80 @@
+"""Machines whose end is refused, and nodes that drain."""
+
 from collections.abc import Callable
 
 import pytest
 
+from hexcloud.controller.hands import END_REFUSED, HARD_REFUSALS
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.errors import NotYetError, ProvisionError, QuotaError, RateLimitError, UnknownProvisionError
+from hexcloud.domain.errors import CredentialsError, NotYetError, ProvisionError, RateLimitError, UnknownProvisionError
+from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import NodeStatus
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.faults import Fault
 from hexcloud.simulator.simulation import Script, Simulation
 
 ControllerOf = Callable[[Simulation], Controller]
+POLICY = Policy(target_samples_per_s=20.0)
 
 
-def started(controller_of: ControllerOf, *faults: Fault, turns: int = 60) -> Simulation:
-    sim = Simulation(Policy(target_samples_per_s=20.0), Script(faults=faults))
+def refusing(controller_of: ControllerOf, error: ProvisionError, times: int, turns: int = 60) -> Simulation:
+    """Stop a run whose provider refuses that many ends."""
+    sim = Simulation(POLICY, Script(faults=tuple(Fault(nth, error, "terminate") for nth in range(times))))
     controller = controller_of(sim)
-    for _ in range(turns):
+    for turn in range(turns + 60):
+        if turn == 60:
+            controller.stop("the user said so")
         controller.reconcile_once()
         sim.clock.sleep(5.0)
     return sim
 
 
-def kinds(sim: Simulation) -> list[str]:
-    return [event.kind for _, event in sim.store.events(sim.run.id)]
-
-
-@pytest.mark.parametrize("error", [RateLimitError("slow down"), NotYetError("starting")])
-def test_a_provider_that_asks_for_patience_gets_the_same_node_asked_again(
-    controller_of: ControllerOf, error: ProvisionError
-) -> None:
-    sim = started(controller_of, Fault(0, error, "launch"), Fault(3, error, "launch"))
-    assert len(sim.store.nodes(sim.run.id)) == len(sim.cloud.running()) == 3
-    assert "pool_blocked" not in kinds(sim)
-
-
-def test_an_unknown_error_is_tried_three_times_and_then_another_offer_is_bought(controller_of: ControllerOf) -> None:
-    # The first node is asked for at the calls 0, 3 and 4: the other two succeed at once.
-    sim = started(controller_of, *(Fault(nth, UnknownProvisionError("?"), "launch") for nth in (0, 3, 4)))
-    first = sim.store.nodes(sim.run.id)[0]
-    assert first.status is NodeStatus.GONE
-    assert kinds(sim).count("launch_failed") == 3
-    assert len(sim.cloud.running()) == 3
-    assert all(machine.offer.id != first.offer_id for machine in sim.cloud.running())
-
-
-def test_a_machine_that_an_error_hid_is_found_and_not_rented_again(controller_of: ControllerOf) -> None:
-    sim = started(controller_of, Fault(0, UnknownProvisionError("timeout"), "launch", after=True))
-    assert len(sim.cloud.machines) == 3
-    assert all(node.status is NodeStatus.READY for node in sim.store.nodes(sim.run.id))
-
-
-def test_a_quota_blocks_every_pool_of_the_family_in_that_region(controller_of: ControllerOf) -> None:
-    sim = started(controller_of, Fault(0, QuotaError("limit is 0"), "launch"), turns=1)
-    refused = sim.store.nodes(sim.run.id)[0].offer_id
-    blocked = sim.store.blocks(sim.run.id, sim.clock.now_s() - 5.0)
-    assert refused in blocked
-    assert all(offer.split("/")[:2] == refused.split("/")[:2] for offer in blocked)
+def alarms(sim: Simulation) -> list[Event]:
+    return [event for _, event in sim.store.events(sim.run.id) if event.kind == END_REFUSED]
 
 
 def test_an_end_that_is_refused_is_asked_again(controller_of: ControllerOf) -> None:
     faults = [Fault(nth, RateLimitError("slow down"), "terminate") for nth in range(5)]
-    sim = Simulation(Policy(target_samples_per_s=20.0), Script(faults=tuple(faults)), steps=20)
+    sim = Simulation(POLICY, Script(faults=tuple(faults)), steps=20)
     controller_of(sim).run_until_done()
     assert not sim.cloud.running()
+    assert not alarms(sim)
+
+
+@pytest.mark.parametrize("code", ["500", "403"])
+def test_an_end_that_stays_refused_is_told_with_id_price_and_age(controller_of: ControllerOf, code: str) -> None:
+    error = UnknownProvisionError(f"the provider answered {code}", code=code)
+    sim = refusing(controller_of, error, times=10**6)
+    told = alarms(sim)
+    stopping = [node for node in sim.store.nodes(sim.run.id) if node.status is NodeStatus.STOPPING]
+    assert {event.node for event in told} == {node.id for node in stopping} != set()
+    assert len(told) == len(stopping), "once, not at every refusal"
+    offer = sim.market.market(sim.clock.now_s()).offer(stopping[0].offer_id)
+    assert offer is not None
+    event = next(event for event in told if event.node == stopping[0].id)
+    assert event.fields["usd_per_hour"] == pytest.approx(offer.usd_per_hour)
+    assert f"{offer.usd_per_hour:.2f} USD/h" in event.text and "h old" in event.text and code in event.text
+    assert len(sim.cloud.running()) == len(stopping), "a record goes only when the machine has gone"
+
+
+def test_refusals_are_asked_again_less_and_less_often(controller_of: ControllerOf) -> None:
+    sim = refusing(controller_of, UnknownProvisionError("500"), times=10**6, turns=120)
+    assert sim.faults.calls["terminate"] / 3 < 20  # of 120 turns of 5 s, with waits of up to a minute
+
+
+def test_a_machine_that_ends_in_the_end_is_recorded_as_gone(controller_of: ControllerOf) -> None:
+    sim = refusing(controller_of, UnknownProvisionError("500"), times=3 * HARD_REFUSALS)
+    assert not sim.cloud.running()
+    assert all(node.status is NodeStatus.GONE for node in sim.store.nodes(sim.run.id))
+
+
+def test_patience_that_lasts_too_long_is_told_too(controller_of: ControllerOf) -> None:
+    assert not alarms(refusing(controller_of, NotYetError("stopping"), times=12))
+    late = alarms(refusing(controller_of, NotYetError("stopping"), times=10**6, turns=90))
+    assert late and "stopping" in late[0].text
+
+
+def test_credentials_that_expired_meanwhile_do_not_hide_what_still_runs(controller_of: ControllerOf) -> None:
+    sim = refusing(controller_of, CredentialsError("the token has expired"), times=10**6)
+    assert {event.node for event in alarms(sim)} == {machine.id for machine in sim.cloud.running()}
+    assert "the token has expired" in alarms(sim)[0].text

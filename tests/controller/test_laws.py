@@ -79,7 +79,12 @@ def histories(draw: st.DrawFn, budget: bool = False) -> History:
             capacity=tuple(draw(st.lists(shortages, max_size=3))),
             losses=tuple(draw(st.lists(losses, max_size=4))),
             faults=tuple(faults),
-            habits=Habits(visible_after_s=draw(st.sampled_from([1.0, 12.0]))),
+            habits=Habits(
+                visible_after_s=draw(st.sampled_from([1.0, 12.0])),
+                provision_s=draw(st.sampled_from([0.0, 45.0])),
+                setup_s=draw(st.sampled_from([0.0, 35.0])),
+                boot_s=40.0,
+            ),
         ),
         budget_usd=draw(st.floats(8, 30)) if budget else None,
         downtime_s=draw(st.sampled_from([0.0, 30.0, 200.0, 2000.0])),

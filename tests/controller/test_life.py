@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from hexcloud.controller.life import Patience, follow, is_head
-from hexcloud.controller.memory import Memory
+from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
@@ -13,7 +13,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.simulation import Simulation
 
-TIMING = Timing(visible_s=15.0, start_s=600.0, silent_rollout_s=15.0, silent_trainer_s=60.0)
+TIMING = Timing(visible_s=15.0, register_s=600.0, silent_rollout_s=15.0, silent_trainer_s=60.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,9 @@ def node(seen: Seen, status: NodeStatus, role: Role = Role.ROLLOUT) -> Node:
 
 
 def heard(seen: Seen) -> Patience:
-    """Everybody spoke just now."""
-    return Patience(TIMING, Memory(last_word={node.id: seen.wall_s for node in seen.nodes}, answered_at=seen.wall_s))
+    """Everybody spoke just now, and the provider said yes to every end."""
+    words, yes = {node.id: seen.wall_s for node in seen.nodes}, {node.id: Ending(0.0, True) for node in seen.nodes}
+    return Patience(TIMING, Memory(last_word=words, answered_at=seen.wall_s, endings=yes))
 
 
 def after(seen: Seen, status: NodeStatus, is_listed: bool, role: Role = Role.ROLLOUT) -> NodeStatus:
@@ -43,8 +44,8 @@ def after(seen: Seen, status: NodeStatus, is_listed: bool, role: Role = Role.ROL
     return follow(one, replace(seen, listed=listed), heard(seen)).status
 
 
-def test_an_intent_whose_machine_exists_is_adopted(seen: Seen) -> None:
-    assert after(seen, NodeStatus.REQUESTED, is_listed=True) is NodeStatus.STARTING
+def test_an_intent_is_one_until_its_launch_has_returned(seen: Seen) -> None:
+    assert after(seen, NodeStatus.REQUESTED, is_listed=True) is NodeStatus.REQUESTED
     assert after(seen, NodeStatus.REQUESTED, is_listed=False) is NodeStatus.REQUESTED
 
 
@@ -56,6 +57,14 @@ def test_an_end_is_believed_only_when_the_provider_no_longer_lists_it(seen: Seen
     for status in (NodeStatus.STOPPING, NodeStatus.LOST, NodeStatus.DRAINING):
         assert after(seen, status, is_listed=True) is status
         assert after(seen, status, is_listed=False) is NodeStatus.GONE
+
+
+def test_an_end_that_the_provider_refused_is_not_believed_though_the_machine_is_not_listed(seen: Seen) -> None:
+    one, patience = node(seen, NodeStatus.STOPPING), heard(seen)
+    patience.memory.endings[one.id].is_heard = False  # its launch may still be on the way
+    assert follow(one, replace(seen, listed=frozenset()), patience).status is NodeStatus.STOPPING
+    patience.memory.endings.clear()  # as after a restart
+    assert follow(one, replace(seen, listed=frozenset()), patience).status is NodeStatus.STOPPING
 
 
 def test_no_word_from_the_provider_confirms_nothing(seen: Seen) -> None:
@@ -99,8 +108,8 @@ def test_while_the_coordinator_is_away_only_its_own_machine_is_to_blame(seen: Se
     away = replace(seen, view=None, coordinator=None)
     patience = Patience(TIMING, Memory(answered_at=seen.wall_s - 61.0))
     rollout, head = node(seen, NodeStatus.READY), node(seen, NodeStatus.READY, Role.TRAINER)
-    assert is_head(head, seen)
-    assert not is_head(rollout, seen)
+    assert is_head(head)
+    assert not is_head(rollout)
     assert follow(rollout, away, patience).status is NodeStatus.READY
     assert follow(head, away, patience).status is NodeStatus.LOST
 

@@ -1,13 +1,13 @@
 from collections.abc import Callable
 
 from hexcloud.controller.memory import Progress
-from hexcloud.controller.progress import count_loss
+from hexcloud.controller.progress import MAX_TRAINER_STARTS, count_loss, never_up
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.command import Emulation
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.offer import OfferId
-from hexcloud.domain.plan import Role
+from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.run import RunState
 from hexcloud.simulator.cloud import Loss, LossKind
@@ -108,3 +108,76 @@ def test_a_run_that_has_not_begun_or_that_trains_does_not_stall(controller_of: C
     turns(sim, controller_of(sim), 500)
     assert sim.cloud.training.version > 0
     assert not events(sim, "stalled")
+
+
+def test_a_trainer_that_never_comes_up_again_and_again_ends_the_run_with_the_reason(
+    controller_of: ControllerOf,
+) -> None:
+    sim = Simulation(POLICY)
+    controller = controller_of(sim)
+    for _ in range(3000):
+        turn = controller.reconcile_once()
+        for machine in sim.cloud.machines.values():
+            if machine.is_head:
+                machine.boots_s = 1e12
+        if turn.state in {RunState.DONE, RunState.FAILED}:
+            break
+        sim.clock.sleep(5.0)
+    ended, reason = state(sim)
+    assert ended is RunState.FAILED
+    assert f"the trainer was rented {MAX_TRAINER_STARTS} times and never came up" in reason
+    assert f"last on {trainers(sim)[-1].offer_id}: {trainers(sim)[-1].cause}" in reason
+    assert len(trainers(sim)) == MAX_TRAINER_STARTS
+    assert not sim.cloud.running()
+
+
+def trainer(attempt: int, cause: str, ready_at_s: float | None = None, rank: int = 0) -> Node:
+    return Node(
+        id=NodeId(f"sim.trainer-0.{attempt}.{rank}"),
+        run_id=RunId("sim"),
+        slot=SlotName("trainer-0"),
+        attempt=attempt,
+        role=Role.TRAINER,
+        offer_id=OfferId("acme/r/z/t/spot"),
+        status=NodeStatus.GONE,
+        requested_at_s=float(attempt),
+        ready_at_s=ready_at_s,
+        cause=cause,
+        rank=rank,
+    )
+
+
+def test_only_gangs_that_were_paid_for_and_never_came_up_count_and_only_in_a_row() -> None:
+    late = "late in setup: not through after 300 s"
+    failed = [trainer(attempt, late) for attempt in range(MAX_TRAINER_STARTS)]
+    assert never_up(failed)
+    assert never_up(failed[1:]) is None
+    assert never_up([trainer(attempt, "sold out: no capacity") for attempt in range(20)]) is None
+    assert never_up([trainer(attempt, "released before it was ready") for attempt in range(20)]) is None
+    assert never_up([*failed[1:], trainer(50, "silent for 61 s", ready_at_s=51.0), trainer(60, late)]) is None
+
+
+def test_a_gang_counts_once_however_many_of_its_members_never_came() -> None:
+    gangs = [
+        trainer(attempt, "vanished from the provider", rank=rank)
+        for attempt in range(MAX_TRAINER_STARTS - 1)
+        for rank in range(4)
+    ]
+    assert never_up(gangs) is None
+
+
+def test_a_run_that_never_trains_its_first_step_is_ended(controller_of: ControllerOf) -> None:
+    sim = Simulation(POLICY)
+    controller = controller_of(sim)
+    ended = RunState.RUNNING
+    for _ in range(3000):
+        ended = controller.reconcile_once().state
+        for machine in sim.cloud.machines.values():
+            if machine.is_rollout():
+                machine.boots_s = 1e12
+        if ended in {RunState.DONE, RunState.FAILED}:
+            break
+        sim.clock.sleep(5.0)
+    assert ended is RunState.FAILED
+    assert "the first step was not trained within" in state(sim)[1]
+    assert not sim.cloud.running()

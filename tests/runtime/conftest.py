@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from hexcloud.ports import Engine
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.pointer import read_pointer
 from hexcloud.runtime.rollout_engine import StartEngine
-from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.tasks import EOS_ID, TASKS
 
 TOKEN, SECRET = "node-token", "run-secret"
@@ -113,6 +115,12 @@ def rollout_spec(tmp_path: Path) -> NodeSpec:
 
 
 @pytest.fixture
+def find_pointer(tmp_path: Path) -> FindPointer:
+    """How a node finds the coordinator of these tests."""
+    return partial(read_pointer, tmp_path, RunId("run"), SECRET)
+
+
+@pytest.fixture
 def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
     """Make a coordinator that has admitted the node, and that keeps groups whose samples are all right."""
 
@@ -125,13 +133,13 @@ def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
 
 
 @pytest.fixture
-def tell_rollout(make_coordinator: Callable[[], Coordinator], tmp_path: Path) -> Callable[[Story], None]:
+def tell_rollout(make_coordinator: Callable[[], Coordinator], find_pointer: FindPointer) -> Callable[[Story], None]:
     """Run a story with a coordinator that is really served, and a node's link to it."""
 
     def run(story: Story) -> None:
         async def scene() -> None:
             coordinator = make_coordinator()
-            async with serving(coordinator, SECRET), CoordinatorLink(RunId("run"), tmp_path, SECRET, TOKEN) as link:
+            async with serving(coordinator, SECRET), CoordinatorLink(find_pointer, TOKEN) as link:
                 await story(coordinator, link)
 
         asyncio.run(scene())

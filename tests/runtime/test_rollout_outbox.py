@@ -1,8 +1,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
-from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease
@@ -10,7 +8,7 @@ from hexcloud.domain.messages import Admit, LeaseRequest, Register
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
-from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.rollout_outbox import Outbox
 from hexcloud.runtime.rollout_work import partial, sample
 from hexcloud.runtime.tasks import EOS_ID, SORT_DIGITS
@@ -70,12 +68,12 @@ def test_what_is_refused_for_good_does_not_block_the_rest(
 
 
 def test_delivery_waits_for_a_coordinator_that_comes_back_elsewhere(
-    make_coordinator: Callable[[], Coordinator], publish: Publish, rollout_spec: NodeSpec
+    make_coordinator: Callable[[], Coordinator], publish: Publish, find_pointer: FindPointer
 ) -> None:
     async def scene() -> None:
         coordinator = make_coordinator()
         publish(coordinator, 0)
-        async with CoordinatorLink(rollout_spec.run_id, Path(rollout_spec.run_dir), "run-secret", "node-token") as link:
+        async with CoordinatorLink(find_pointer, "node-token") as link:
             async with serving(coordinator, "run-secret"):
                 leases = await leases_of(link, want=4)
             outbox = Outbox(NODE, link)

@@ -35,7 +35,7 @@ def rent() -> Callable[[Simulation, str], NodeId]:
             status=NodeStatus.REQUESTED,
             requested_at_s=sim.clock.now_s(),
         )
-        sim.provisioner.launch(node, offer, command(sim, node))
+        sim.provisioner.launch((node,), offer, (command(sim, node),))
         return node.id
 
     return rent_slot

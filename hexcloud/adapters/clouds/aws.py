@@ -5,7 +5,7 @@ Time is bounded: each try by its own limit, tries by their number, a region's pa
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
@@ -25,6 +25,8 @@ OWN_PARTITION = ("cn-", "us-gov-", "us-iso", "eu-iso", "eusc-")
 """Regions with accounts of their own."""
 EVERYWHERE = ("m*", "t*")
 """Families that every region has."""
+EXISTING = ("pending", "running", "stopping", "stopped")
+"""States of a machine that is there: a stopped one still bills its disk."""
 MAX_PAGES = 2000
 """Of 1,000 spot prices each; an answer that goes on for longer is broken."""
 MAX_PAUSE_S = 20.0
@@ -76,6 +78,8 @@ _OFFERINGS = Call(
 )
 _SPOT = Call("ec2", "describe_spot_price_history", "SpotPriceHistory", "ec2:DescribeSpotPriceHistory")
 _INSTANCES = Call("ec2", "describe_instances", "Reservations", "ec2:DescribeInstances")
+_TERMINATE = Call("ec2", "terminate_instances", action="ec2:TerminateInstances")
+_TAG = Call("ec2", "create_tags", action="ec2:CreateTags")
 _SCORES = Call("ec2", "get_spot_placement_scores", "SpotPlacementScores", "ec2:GetSpotPlacementScores")
 _QUOTAS = Call("service-quotas", "list_service_quotas", "Quotas", "servicequotas:ListServiceQuotas")
 _PRODUCTS = Call("pricing", "get_products", "PriceList", "pricing:GetProducts")
@@ -177,6 +181,22 @@ class AwsRegion:
         """Return the reservations of all our machines that start or run: they draw on the quotas."""
         states = {"Name": "instance-state-name", "Values": ["pending", "running"]}
         return self._all(_INSTANCES, {"Filters": [states], "MaxResults": 1000})
+
+    def tagged(self, tags: Mapping[str, str]) -> list[Answer]:
+        """Return the reservations of machines with these tags that exist in any state; an empty value is any."""
+        asked: list[dict[str, Any]] = [{"Name": "instance-state-name", "Values": list(EXISTING)}]
+        for key, value in tags.items():
+            name, wanted = (f"tag:{key}", value) if value else ("tag-key", key)
+            asked.append({"Name": name, "Values": [wanted]})
+        return self._all(_INSTANCES, {"Filters": asked, "MaxResults": 1000})
+
+    def terminate(self, ids: Sequence[str]) -> None:
+        """End machines, all or none of them."""
+        self._once(_TERMINATE, {"InstanceIds": list(ids)})
+
+    def tag(self, ids: Sequence[str], tags: Mapping[str, str]) -> None:
+        """Set tags."""
+        self._once(_TAG, {"Resources": list(ids), "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
 
     def quotas(self) -> list[Answer]:
         """Return the account's limits for EC2."""

@@ -53,14 +53,19 @@ def translated(ask: Ask) -> Iterator[None]:
 
 def is_passing(error: BaseException) -> bool:
     """Is it worth another try: throttling, a fault of the server, a broken connection?"""
+    return is_throttling(error) or isinstance(error, core.ServerError | OSError)
+
+
+def is_throttling(error: BaseException) -> bool:
+    """Did we ask too often?"""
     if isinstance(error, core.Forbidden):
-        return _is_throttling(error)
-    return isinstance(error, core.TooManyRequests | core.ServerError | OSError)
+        return "rateLimitExceeded" in _details(error) or "RATE_LIMIT_EXCEEDED" in _details(error)
+    return isinstance(error, core.TooManyRequests)
 
 
 def reason(error: BaseException, ask: Ask) -> str:
     """Say what an error means for the one who asked."""
-    if isinstance(error, core.TooManyRequests) or (isinstance(error, core.Forbidden) and _is_throttling(error)):
+    if is_throttling(error):
         return f"throttled by {ask.api}; refresh again in a minute, or ask for a higher rate quota"
     if isinstance(error, core.Forbidden):
         return _forbidden(error, ask)
@@ -80,10 +85,6 @@ def reason(error: BaseException, ask: Ask) -> str:
 def _cause(error: BaseException) -> BaseException:
     """Look behind the error that says only that tries ran out."""
     return error.cause if isinstance(error, core.RetryError) and error.cause else error
-
-
-def _is_throttling(error: core.Forbidden) -> bool:
-    return "rateLimitExceeded" in _details(error) or "RATE_LIMIT_EXCEEDED" in _details(error)
 
 
 def _forbidden(error: core.Forbidden, ask: Ask) -> str:

@@ -48,21 +48,23 @@ class LocalProvisioner:
         self._grace_s = grace_s
         self._children: set[int] = set()
 
-    def launch(self, node: Node, offer: Offer, command: Command) -> None:
-        """Start the node's process in its own directory and session.
+    def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
+        """Start each node's process in its own directory and session; returns when they run.
 
         A node that was launched before, by whomever, is left as it is. Raises CapacityError when the trace says that
-        the pool is sold out, UnknownProvisionError when no process can be started.
+        the pool is sold out, UnknownProvisionError when no process can be started; then none of them is left running.
         """
         with self._turn():
-            directory = self._of(node.id)
-            if directory.has_record():
-                return
-            if directory.intent() is None:
+            begun = [
+                (directory, node, command)
+                for node, command in zip(nodes, commands, strict=True)
+                if not (directory := self._of(node.id)).has_record()
+            ]
+            if any(directory.intent() is None for directory, _, _ in begun):
                 self._check_capacity(offer)
-            directory.prepare(self._intent(node), command.files)
-            self._children.add(processes.spawn(directory, command))
-            self._await_record(directory)
+            for directory, node, command in begun:
+                directory.prepare(self._intent(node), command.files)
+            self._spawn([(directory, command) for directory, _, command in begun])
 
     def terminate(self, node_id: NodeId) -> None:
         """Send SIGTERM at the first call; SIGKILL follows at the first call of any kind after the grace.
@@ -91,6 +93,16 @@ class LocalProvisioner:
             known = [intent.node_id for intent in mine if intent.node_id in alive or self._may_begin(intent)]
             strays = (NodeId(path.name) for path in processes.below(self._root) - set(asked))
             return tuple(sorted([*known, *strays]))
+
+    def _spawn(self, begun: list[tuple[NodeDir, Command]]) -> None:
+        try:
+            self._children |= {processes.spawn(directory, command) for directory, command in begun}
+        except OSError:
+            for directory, _ in begun:
+                processes.kill(directory)
+            raise
+        for directory, _ in begun:
+            self._await_record(directory)
 
     @contextmanager
     def _turn(self) -> Iterator[dict[NodeId, Intent]]:

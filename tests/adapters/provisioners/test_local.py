@@ -53,7 +53,7 @@ def began(tmp_path: Path, node: Node) -> list[str]:
 
 
 def start(provisioner: LocalProvisioner, tmp_path: Path, node: Node, offer: Offer, script: str = SLEEPER) -> None:
-    provisioner.launch(node, offer, shell(script))
+    provisioner.launch((node,), offer, (shell(script),))
     assert until(lambda: began(tmp_path, node))
 
 
@@ -74,7 +74,7 @@ def test_python_is_the_one_that_runs_us(
 ) -> None:
     code = "import sys, hexcloud.domain; open('prefix', 'w').write(sys.prefix)"
     command = Command(image=None, argv=("python", "-c", code), env={}, secrets={}, files={})
-    provisioner.launch(nodes[0], offer, command)
+    provisioner.launch((nodes[0],), offer, (command,))
     file = directory(tmp_path, nodes[0]) / "prefix"
     assert until(lambda: file.exists() and file.read_text() == sys.prefix)
 
@@ -88,7 +88,7 @@ def test_secrets_are_in_the_environment_and_nowhere_else(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of the controller")
     command = shell(SLEEPER).model_copy(update={"secrets": {"HEXCLOUD_NODE_TOKEN": "hush"}, "env": {"SEED": "7"}})
-    provisioner.launch(nodes[0], offer, command)
+    provisioner.launch((nodes[0],), offer, (command,))
     assert until(lambda: began(tmp_path, nodes[0]))
     (process,) = alive(tmp_path, nodes[0])
     environment = process.environ()
@@ -104,11 +104,11 @@ def test_a_node_is_launched_once_however_often_it_is_asked_for(
     provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path
 ) -> None:
     start(provisioner, tmp_path, nodes[0], offer)
-    provisioner.launch(nodes[0], offer, shell(SLEEPER))
+    provisioner.launch((nodes[0],), offer, (shell(SLEEPER),))
     (process,) = alive(tmp_path, nodes[0])
     process.kill()
     assert until(lambda: provisioner.list_nodes(RUN) == ())
-    provisioner.launch(nodes[0], offer, shell(SLEEPER))
+    provisioner.launch((nodes[0],), offer, (shell(SLEEPER),))
     assert provisioner.list_nodes(RUN) == ()
     assert len(began(tmp_path, nodes[0])) == 1
 
@@ -183,9 +183,9 @@ def test_a_sold_out_pool_gives_no_new_node_and_keeps_the_old(
     start(provisioner, tmp_path, nodes[0], offer)
     provisioner.list_nodes(RUN)
     clock.at_s += 6
-    provisioner.launch(nodes[0], offer, shell(SLEEPER))
+    provisioner.launch((nodes[0],), offer, (shell(SLEEPER),))
     with pytest.raises(CapacityError) as caught:
-        provisioner.launch(nodes[1], offer, shell(SLEEPER))
+        provisioner.launch((nodes[1],), offer, (shell(SLEEPER),))
     assert caught.value.offer_id == offer.id
     assert provisioner.list_nodes(RUN) == (nodes[0].id,)
 
@@ -207,7 +207,7 @@ def test_each_preemption_takes_one_node_without_notice_and_once(
 def test_a_program_that_does_not_exist_is_a_node_that_ends_at_once(
     provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path
 ) -> None:
-    provisioner.launch(nodes[0], offer, shell("").model_copy(update={"argv": ("no-such-program",)}))
+    provisioner.launch((nodes[0],), offer, (shell("").model_copy(update={"argv": ("no-such-program",)}),))
     assert until(lambda: provisioner.list_nodes(RUN) == ())
     assert "FileNotFoundError" in (directory(tmp_path, nodes[0]) / "node.log").read_text()
 
@@ -216,7 +216,7 @@ def test_files_stay_in_the_nodes_directory(
     provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path
 ) -> None:
     with pytest.raises(UnknownProvisionError, match="plain file name"):
-        provisioner.launch(nodes[0], offer, shell("").model_copy(update={"files": {"../escape": ""}}))
+        provisioner.launch((nodes[0],), offer, (shell("").model_copy(update={"files": {"../escape": ""}}),))
     assert not (tmp_path / "nodes" / "escape").exists()
 
 
@@ -245,7 +245,7 @@ def killed_before(effect: int, provisioner: LocalProvisioner, node: Node, offer:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(hook)
-        provisioner.launch(node, offer, shell(SLEEPER))
+        provisioner.launch((node,), offer, (shell(SLEEPER),))
         os._exit(0)
     return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
@@ -260,7 +260,7 @@ def test_a_controller_killed_at_any_point_of_launch_neither_loses_nor_doubles_a_
         was_killed = killed_before(effect, LocalProvisioner(home, clock), node, offer)
         restarted = LocalProvisioner(home, clock)
         if is_asked_again:
-            restarted.launch(node, offer, shell(SLEEPER))
+            restarted.launch((node,), offer, (shell(SLEEPER),))
             assert until(partial(began, home, node)), effect
         listed_at_once = restarted.list_nodes(RUN)
         clock.at_s += CLAIM_S + 1

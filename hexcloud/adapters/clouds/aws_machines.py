@@ -1,0 +1,98 @@
+"""AwsMachines: our machines on EC2 by their tags, over regions, and their end. Implements `machines.Machines`."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import groupby
+
+from hexcloud.adapters.clouds import aws_answers as answers
+from hexcloud.adapters.clouds.aws import AwsAccount, AwsRegion, Patience
+from hexcloud.adapters.clouds.aws_errors import AwsError, Why
+from hexcloud.adapters.clouds.machines import Machine, each
+from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError, UnknownProvisionError
+
+AWS = "aws"
+GONE = "InvalidInstanceID.NotFound"
+_KINDS: dict[Why, type[ProvisionError]] = {Why.CREDENTIALS: CredentialsError, Why.THROTTLED: RateLimitError}
+
+
+class AwsMachines:
+    """The machines of one account. May be used from several threads."""
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._account = AwsAccount(patience or Patience(read_s=10.0, attempts=3, region_s=30.0))
+        self._zones: dict[str, dict[str, str]] = {}
+
+    def listed(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """See `Machines.listed`."""
+        with _typed():
+            return each(lambda region: self._in_region(region, tags), tuple(regions) or self._regions())
+
+    def end(self, machines: Iterable[Machine]) -> None:
+        """See `Machines.end`. One call a region, and one a machine where AWS refuses all for the sake of one."""
+        for region, found in groupby(sorted(machines, key=lambda machine: machine.region), lambda one: one.region):
+            ids = [machine.id for machine in found]
+            if not self._end(region, ids):
+                for one in ids:
+                    self._end(region, [one])
+
+    def tag(self, machine: Machine, tags: Mapping[str, str]) -> None:
+        """See `Machines.tag`."""
+        with _typed():
+            AwsRegion(self._account, machine.region).tag([machine.id], tags)
+
+    def zone_name(self, region: str, zone: str) -> str:
+        """Return the account's name of a zone id; a name stays as it is. Raises UnknownProvisionError for neither."""
+        with _typed():
+            if region not in self._zones:
+                self._zones[region] = answers.zones(AwsRegion(self._account, region).zones())
+        names = {id_: name for name, id_ in self._zones[region].items()}
+        if zone in names.values():
+            return zone
+        if zone not in names:
+            raise UnknownProvisionError(f"AWS {region}: the account has no zone {zone}", code="zone")
+        return names[zone]
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._account.close()
+
+    def _regions(self) -> tuple[str, ...]:
+        home = AwsRegion(self._account, self._account.home_region())
+        return tuple(sorted(answers.text(region, "RegionName") for region in home.regions()))
+
+    def _in_region(self, region: str, tags: Mapping[str, str]) -> tuple[Machine, ...]:
+        reservations = AwsRegion(self._account, region).tagged(tags)
+        found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
+        return tuple(_machine(region, instance) for instance in found)
+
+    def _end(self, region: str, ids: list[str]) -> bool:
+        """Return False when one of them is not known any more: then AWS has ended none."""
+        try:
+            with _typed():
+                AwsRegion(self._account, region).terminate(ids)
+        except UnknownProvisionError as error:
+            if error.code != GONE:
+                raise
+            return False
+        return True
+
+
+def _machine(region: str, instance: object) -> Machine:
+    tags = {answers.text(tag, "Key"): answers.text(tag, "Value") for tag in answers.items(instance, "Tags")}
+    return Machine(
+        cloud=AWS,
+        region=region,
+        zone=answers.text(instance, "Placement", "AvailabilityZone"),
+        id=answers.text(instance, "InstanceId"),
+        instance_type=answers.text(instance, "InstanceType"),
+        private_ip=answers.text(instance, "PrivateIpAddress"),
+        tags=tags,
+    )
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    try:
+        yield
+    except AwsError as error:
+        raise _KINDS.get(error.why, UnknownProvisionError)(str(error), code=error.code) from error

@@ -1,0 +1,132 @@
+"""Who rents a run's machines, on which clouds, with how much patience, and what must be there before it does."""
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.run import LOCAL, RunRecord, RunSpec
+from hexcloud.wiring.market import believed_market
+
+if TYPE_CHECKING:
+    from hexcloud.adapters.clouds.machines import Machines
+    from hexcloud.controller.outside import Timing
+    from hexcloud.ports import Authority, Objects, Provisioner
+
+SKYPILOT = "skypilot"
+PROVIDERS = (LOCAL, SKYPILOT)
+RENTED_CLOUDS = ("aws", "gcp")
+"""Where SkyPilot rents for us: clouds that can be asked for machines by their tags, so that none is ever forgotten."""
+
+
+def require_provider(spec: RunSpec) -> None:
+    """Raise ConfigError for a provider that is none, or that lacks what it needs."""
+    from hexcloud.adapters.files import suggest
+
+    if spec.provider not in PROVIDERS:
+        raise ConfigError(
+            f"provider: {spec.provider!r} is unknown{suggest(spec.provider, PROVIDERS)}; "
+            f"this version rents from: {', '.join(PROVIDERS)}"
+        )
+    if not spec.is_real:
+        return
+    if spec.trace is not None:
+        raise ConfigError(f"trace: real machines have real prices; leave out {spec.trace!r} or set `trace: null`")
+    if spec.store is None:
+        raise ConfigError(
+            f"store: provider {spec.provider} needs a bucket in which the machines meet: --store s3://BUCKET/PREFIX or "
+            "gs://BUCKET/PREFIX (docs/first-run.md)"
+        )
+    missing = [name for name in spec.pass_env if name not in os.environ]
+    if missing:
+        raise ConfigError(f"pass_env: {', '.join(missing)} not set in this environment")
+    _require_extra(spec)
+    objects_of(spec)
+
+
+def _require_extra(spec: RunSpec) -> None:
+    missing = [name for name in ("sky", "boto3", "google.cloud.compute_v1") if not is_installed(name)]
+    if missing:
+        raise ConfigError(
+            f"provider: {spec.provider} needs what is not installed here ({', '.join(missing)}): "
+            "pip install 'hexcloud[cloud]'"
+        )
+
+
+def is_installed(name: str) -> bool:
+    """Can a module be imported? Imports at most the packages that it is in."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
+
+
+def rented_clouds(spec: RunSpec, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the clouds whose offers a run can rent, of those it wants (none: all). Raises ConfigError."""
+    if not spec.is_real:
+        return wanted
+    refused = [cloud for cloud in wanted if cloud not in RENTED_CLOUDS]
+    if refused and spec.cloud:
+        raise ConfigError(
+            f"cloud: provider {spec.provider} does not rent on {', '.join(refused)}: machines there could not be found "
+            f"again by their tags; it rents on {', '.join(RENTED_CLOUDS)}"
+        )
+    return tuple(cloud for cloud in RENTED_CLOUDS if cloud in wanted) if wanted else RENTED_CLOUDS
+
+
+def timing_of(run: RunRecord) -> "Timing":
+    """Return the patience with a run's machines; on real clouds it follows how long they took to start before."""
+    from hexcloud.controller.outside import Timing
+
+    if not run.spec.is_real:
+        return Timing()
+    market = believed_market(run.policy.clouds).market(run.created_wall_s)
+    learned = [offer.startup_s for offer in market.offers if offer.startup_s is not None]
+    return Timing.of_clouds(max([market.calibration.startup_s, *learned]))
+
+
+def provisioner_of(run: RunRecord) -> "Provisioner":
+    """Return SkyPilot for a run. Raises ConfigError when it is not installed."""
+    _require_extra(run.spec)
+    from hexcloud.adapters.provisioners.sky_api import SkyApi
+    from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
+
+    machines = {cloud: machines_on(cloud) for cloud in rented_clouds(run.spec, run.policy.clouds)}
+    return SkyPilotProvisioner(run.id, Path(run.run_dir), SkyApi(), machines)
+
+
+def machines_on(cloud: str) -> "Machines":
+    """Return the account on a cloud of RENTED_CLOUDS, asked for machines by their tags. Nothing is asked yet."""
+    if cloud == "aws":
+        from hexcloud.adapters.clouds.aws_machines import AwsMachines
+
+        return AwsMachines()
+    from hexcloud.adapters.clouds.gcp_machines import GcpMachines
+
+    return GcpMachines()
+
+
+def objects_of(spec: RunSpec, run_id: str = "") -> "Objects | None":
+    """Return the bucket of a run, or None where its nodes share a folder. Raises ConfigError for a URL that is none."""
+    from hexcloud.adapters.objects import Bucket
+    from hexcloud.domain.command import run_store
+    from hexcloud.domain.fleet import RunId
+
+    if spec.store is None:
+        return None
+    return Bucket(run_store(spec.store, RunId(run_id)) if run_id else spec.store)
+
+
+def authority_of(run: RunRecord, key: bytes) -> "Authority | None":
+    """Return who vouches for the run's coordinator; nobody does, or need, where all nodes are on this computer."""
+    if not run.spec.is_real:
+        return None
+    from hexcloud.adapters.certificates import RunAuthority
+
+    return RunAuthority(key, run.created_wall_s)
+
+
+def passed_env(run: RunRecord) -> dict[str, str]:
+    """Return the variables that the run's machines are to have; those that are gone since are left out."""
+    return {name: os.environ[name] for name in run.spec.pass_env if name in os.environ}
