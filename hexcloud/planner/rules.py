@@ -25,15 +25,13 @@ class Choice:
 
     useful: Useful
     rollout: tuple[int, ...]
-    """Positions of columns in `problem.rollout`."""
+    """Rows of `useful.table`."""
     gangs: tuple[TrainerColumn, ...]
     """Empty: the rollout side alone, for a lower bound."""
     source: Offer | None
     """Where weights come from; None: egress is free."""
     relaxed: bool = False
-    """For a lower bound with few columns: spot machines count least in `spot_share`, and pools do not."""
-    counts_slots: bool = True
-    """Is there a rule `in_flight`?"""
+    """For a lower bound: there is no rule `pools`."""
     usd_per_sample_s: float | None = None
     """In a range: what one sample/s more is worth, USD/h, so that the objective is cost minus worth; None: cost counts
     for nothing and the objective is minus the throughput."""
@@ -68,12 +66,12 @@ class RuleModel:
         self.rent, self.egress, self.one_off, self.risk = Bill(), Bill(), Bill(), Bill()
         self.pace = self._pace()
         self.most = [_MANY] * len(choice.rollout) if elastic else self.of(self.useful.most)
-        columns = [self.problem.rollout[position] for position in choice.rollout]
+        columns = [self.useful.column(row) for row in choice.rollout]
         self.rollout: Machines = tuple(zip(columns, map(self._machines, columns, self.most), strict=True))
         self.gangs = tuple((gang, self._gang(gang)) for gang in choice.gangs)
 
     def of(self, array: Floats) -> list[float]:
-        """Return the entries of an array over all columns that belong to `rollout`, in its order."""
+        """Return the entries of an array over the rows of the table that belong to `rollout`, in its order."""
         entries: list[float] = array[list(self.choice.rollout)].tolist()
         return entries
 

@@ -39,11 +39,12 @@ def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
 
 def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
     """Return the largest throughput of a range at which machines keep every rule; None when not even the least one."""
-    few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
+    own = Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,))
+    few = replace(problem, columns=own, keeps_all=True)
     anchor = _anchor(problem, held.gang)
     if len(few.rollout) < len(held.rollout) or not few.gangs or anchor is None or _is_over_stock(few, held):
         return None
-    site = Site(anchor, few.gangs)
+    site = replace(few.sites[0], anchor=anchor)
     low, high = between
     if _price(few, held, site, low) == INFINITY:
         return None
@@ -76,7 +77,7 @@ def _price(few: Problem, held: Held, site: Site, samples_per_s: float) -> float:
     if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(site).all():
         return INFINITY
     counts = {(column.offer_id, column.tp, column.batch): count for column, count in held.rollout}
-    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, site.anchor))
+    rules = build(Choice(useful, tuple(range(len(useful.table))), few.gangs, site.anchor))
     for column, machines in rules.rollout:
         rules.model.fix(machines, counts[column.offer_id, column.tp, column.batch])
     return solved(rules, INFINITY).objective

@@ -68,5 +68,5 @@ def test_machines_beside_which_nobody_can_train_make_nothing(
     problem = problem_of(make_market(make_offer("big8")), workload, policy)
     found = cheapest(problem, 5.0, 0.0)
     assert found is not None
-    trainerless = replace(problem, columns=problem.columns.model_copy(update={"trainer": ()}))
+    trainerless = replace(problem, columns=problem.kinds.without_gangs())
     assert stretched(trainerless, held_in(found), (1.0, 10.0), 1e-3) is None
