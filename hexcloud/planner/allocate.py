@@ -23,7 +23,7 @@ from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3
 """A tenth of a percent is far below what prices move between two plans."""
-_COARSE = 1e-2
+_COARSE = 1e-3
 """Relative precision of the nearest feasible throughput that an error message names."""
 _SLOWEST = 1.0 / 3600.0
 """Samples/s that stand for `any throughput at all`."""

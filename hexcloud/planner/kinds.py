@@ -56,6 +56,20 @@ class Kinds:
         """Yield the gangs of one offer."""
         return (gang.twin(offer_id=name) for gang in self.crews[self.of_offers[name][1]])
 
+    def rollout_like(self, column: RolloutColumn) -> RolloutColumn | None:
+        """Return the column of the same offer, degree and batch; None when there is none."""
+        ladder, _ = self.of_offers.get(column.offer_id, (None, None))
+        rungs = () if ladder is None else self.ladders[ladder]
+        own = (one for one in rungs if (one.tp, one.batch) == (column.tp, column.batch))
+        return next((one.twin(offer_id=column.offer_id) for one in own), None)
+
+    def gang_like(self, gang: TrainerColumn) -> TrainerColumn | None:
+        """Return the gang of the same offer, nodes and layout; None when there is none."""
+        _, crew = self.of_offers.get(gang.offer_id, (None, None))
+        gangs = () if crew is None else self.crews[crew]
+        own = (one for one in gangs if (one.nodes, one.layout.kind) == (gang.nodes, gang.layout.kind))
+        return next((one.twin(offer_id=gang.offer_id) for one in own), None)
+
     def only(self, names: Iterable[OfferId]) -> "Kinds":
         """Return the columns of some of the offers."""
         wanted = set(names)

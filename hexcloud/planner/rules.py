@@ -32,6 +32,9 @@ class Choice:
     """Where weights come from; None: egress is free."""
     relaxed: bool = False
     """For a lower bound: there is no rule `pools`."""
+    grows_egress: bool = False
+    """In a range: does egress grow with the throughput? Else it costs what it does at the low end, which is easier to
+    solve and promises too much where egress is much of the price."""
     usd_per_sample_s: float | None = None
     """In a range: what one sample/s more is worth, USD/h, so that the objective is cost minus worth; None: cost counts
     for nothing and the objective is minus the throughput."""
@@ -80,6 +83,24 @@ class RuleModel:
         bill.terms.append((variable, usd_per_hour))
         if not self.elastic and (self.pace is None or self.choice.usd_per_sample_s is not None):
             self.model.add_cost(variable, usd_per_hour)
+
+    def charge_by_pace(self, bill: Bill, flag: Variable, usd_per_hour: float) -> None:
+        """Put a flag's price on a bill that grows in proportion to the throughput; the price is that of the low end.
+
+        In models with `grows_egress` flag times throughput is a variable too, which has no choice, as the flag is 0 or 1.
+        """
+        if self.pace is None or not self.choice.grows_egress or usd_per_hour == 0.0:
+            self.charge(bill, flag, usd_per_hour)
+            return
+        low, high = self.useful.samples_per_s, self.useful.top
+        busy = self.model.add_variable()
+        self.charge(bill, busy, usd_per_hour / low)
+        if usd_per_hour > 0:
+            self.model.add_row(UNNAMED, [(busy, 1.0), (flag, -low)], lower=0.0)
+            self.model.add_row(UNNAMED, [(busy, 1.0), (self.pace, -1.0), (flag, -high)], lower=-high)
+        else:
+            self.model.add_row(UNNAMED, [(busy, 1.0), (flag, -high)], upper=0.0)
+            self.model.add_row(UNNAMED, [(busy, 1.0), (self.pace, -1.0), (flag, -low)], upper=-low)
 
     def at_least(self, name: str, terms: Iterable[Term], share: float) -> None:
         """Add a rule whose sum must reach a share of the throughput."""

@@ -8,7 +8,7 @@ is halved.
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ def _swept(problem: Problem, best: _Best, between: tuple[float, float], gap: flo
         if not spans or spans[0].ratio >= best.ratio * (1.0 - gap):
             break
         span, goal = heapq.heappop(spans), best.ratio * (1.0 - gap)
-        answer = _better_in(Useful(problem, span.low, span.high, is_eased=True), goal)
+        answer = _promise(problem, span, goal, gap)
         if answer is None:
             bound = min(bound, goal)
             continue
@@ -140,7 +140,18 @@ def _ratio_bound(useful: Useful) -> float:
     return useful.least_usd_per_sample_s() + float(shares.min(initial=INFINITY))
 
 
-def _better_in(useful: Useful, ratio: float) -> Found | None:
+def _promise(problem: Problem, span: _Span, ratio: float, gap: float) -> Found | None:
+    """Return a plan that promises samples under a ratio in a range, or None when there is none.
+
+    Where it may only promise so much because its egress is that of the low end, a model in which that grows decides.
+    """
+    useful = Useful(problem, span.low, span.high, is_eased=True)
+    answer = _better_in(useful, ratio, grows_egress=False)
+    hidden = 0.0 if answer is None else answer.rules.egress.usd_per_hour(answer.solution) * (span.high / span.low - 1.0)
+    return answer if hidden <= gap * ratio * span.low else _better_in(useful, ratio, grows_egress=True)
+
+
+def _better_in(useful: Useful, ratio: float, *, grows_egress: bool) -> Found | None:
     """Return a plan that promises samples under a ratio in a range, or None when no site has one."""
     table, floor = useful.problem.gang_table, rollout_floor(useful)
     able = table.between(useful.samples_per_s, useful.top)
@@ -153,7 +164,7 @@ def _better_in(useful: Useful, ratio: float) -> Found | None:
         if most[number] <= 0:
             break
         gangs = able[(able.site == number) & (spare > 0)]
-        found = _at_site(trial, _Hope(table.sites[number], gangs, ratio, float(most[number])))
+        found = _at_site(trial, _Hope(table.sites[number], gangs, ratio, float(most[number]), grows_egress))
         if found is not None:
             return found
     return None
@@ -167,14 +178,15 @@ class _Hope(NamedTuple):
     ratio: float
     spare: float
     """What a plan may pay per hour beyond its cheapest gang and the floor of its rollout."""
+    grows_egress: bool
 
 
 def _at_site(trial: Trial, hope: _Hope) -> Found | None:
     def rules_of(useful: Useful) -> RuleModel:
         near = trial.near(useful, hope.site, hope.spare)
         kept = undominated(Contest(useful, near, hope.gangs.taken))
-        choice = Choice(useful, tuple(kept.tolist()), hope.gangs.columns, hope.site.anchor, usd_per_sample_s=hope.ratio)
-        return build(choice)
+        choice = Choice(useful, tuple(kept.tolist()), hope.gangs.columns, hope.site.anchor)
+        return build(replace(choice, grows_egress=hope.grows_egress, usd_per_sample_s=hope.ratio))
 
     found = eased_first(trial.useful, rules_of, _ROUGH, 0.0)
     return found if found.solution.values else None

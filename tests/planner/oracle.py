@@ -122,6 +122,38 @@ def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.M
     )
 
 
+@st.composite
+def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
+    """A few offers with all the columns that the estimator gives them, far too many for brute force."""
+    make_offer, make_market, workload = makers
+    found: dict[OfferId, Offer] = {}
+    for _ in range(draw(st.integers(2, 5))):
+        region, zone = draw(st.sampled_from(PLACES))
+        offer = make_offer(
+            draw(st.sampled_from(["big8", "lean8", "big1", "lean2"])),
+            float(draw(st.integers(1, 30))),
+            region=region,
+            zone=zone,
+            tenure=draw(st.sampled_from(list(Tenure))),
+            stock=draw(st.sampled_from([8, 4, 2, 1])),
+            vcpus=float(draw(st.sampled_from([64, 64, 12]))),
+            network_gb_per_s=draw(st.sampled_from([50.0, 50.0, 1.0])),
+            quota=draw(st.sampled_from([None, None, "q"])),
+            quota_units=8.0,
+        )
+        found[offer.id] = offer
+    policy = Policy(
+        target_samples_per_s=1.0,
+        survival_share=draw(st.sampled_from([0.0, 0.4])),
+        max_spot_share=draw(st.sampled_from([1.0, 1.0, 0.5, 0.2])),
+        spot_trainer=draw(st.booleans()),
+        max_pools=draw(st.sampled_from([None, None, None, 2])),
+    )
+    quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
+    job = {"eta": draw(st.sampled_from([4, 4, 1, 0])), "samples_per_step": draw(st.sampled_from([256, 64]))}
+    return make_market(*found.values(), quotas=quotas), workload.model_copy(update=job), policy
+
+
 @dataclass(frozen=True)
 class Pick:
     """One gang and counts of rollout columns: a point the oracle judges."""
