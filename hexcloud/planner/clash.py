@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hexcloud.planner.milp import Status
+from hexcloud.planner.milp import INFINITY, Status
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice
@@ -23,7 +23,7 @@ def clashing_rules(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
     """
     empty = _empty(problem, samples_per_s)
     useful = Useful(problem, samples_per_s)
-    near = np.flatnonzero(useful.is_near) if useful.is_near.any() else np.arange(len(problem.rollout))
+    near = np.flatnonzero(useful.is_near) if useful.is_near.any() else np.arange(len(useful.table))
     if len(near) == 0:
         return tuple(empty)
     choice = Choice(useful, tuple(near.tolist()), problem.gangs, None)
@@ -40,14 +40,10 @@ def _broken_somewhere(problem: Problem, choice: Choice) -> tuple[list[str], list
 
     Without a site all is well, so what is out of the site's reach, or costs too much to reach, is part of the clash.
     """
-    able = [
-        (min(problem.gang_usd_per_hour(gang) for gang in gangs), site, gangs)
-        for site in problem.sites
-        if (gangs := tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= choice.samples_per_s))
-    ]
-    if not able:
+    ranked = problem.gang_table.ranked(choice.samples_per_s, INFINITY)
+    if not ranked:
         return ["train_rate"], []
-    _, site, gangs = min(able, key=lambda one: one[0])
+    site, gangs = ranked[0].site, ranked[0].gangs
     in_reach = choice.useful.in_reach(site)
     near = tuple(position for position in choice.rollout if in_reach[position])
     reach = ["staleness_reach"] if len(near) < len(choice.rollout) else []
@@ -67,7 +63,7 @@ def _empty(problem: Problem, samples_per_s: float) -> list[str]:
         names.append("one_gang")
     elif max(gang.samples_per_s for gang in problem.gangs) * problem.duty < samples_per_s:
         names.append("train_rate")
-    if not problem.rollout:
+    if not (problem.facts.stock[problem.rungs.sizes[problem.ladders] > 0] > 0).any():
         names.append("rollout_rate")
     elif not Useful(problem, samples_per_s).is_near.any():
         names.append("staleness_reach")

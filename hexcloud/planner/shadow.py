@@ -10,7 +10,7 @@ from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import Allocation, Columns
+from hexcloud.domain.plan import Allocation
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
@@ -175,9 +175,7 @@ def _stock(problem: Problem, samples_per_s: float, name: str) -> _Looser | None:
 
 
 def _with_twin(problem: Problem, offer: Offer, twin: Offer) -> Problem:
-    own = (column for column in problem.columns.rollout if column.offer_id == offer.id)
-    more = tuple(column.model_copy(update={"offer_id": twin.id}) for column in own)
-    columns = Columns(rollout=(*problem.columns.rollout, *more), trainer=problem.columns.trainer)
+    columns = problem.kinds.with_twin(offer.id, twin.id)
     market = problem.market.model_copy(update={"offers": (*problem.market.offers, twin)})
     return replace(problem, columns=columns, market=market)
 
