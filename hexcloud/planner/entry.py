@@ -17,8 +17,8 @@ _GAP = 1e-4
 _HAIR = 1e-6
 """Of the price: ties are no reason to change a plan."""
 MARGIN = MIP_GAP + _HAIR
-"""By how much, as a share, a plan with the machine must undercut every plan without it, so that it comes in for certain:
-a plan may be dearer than the best one by its gap."""
+"""Share by which a plan with the machine must undercut every plan without, so that it comes in for certain: a plan may be
+dearer than the best one by its gap."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 _MOST_STEPS = 8
@@ -62,7 +62,7 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
 
 
 def _granted(problem: Problem, offer_id: OfferId, usd_per_hour: float) -> float | None:
-    """Return the highest price, from one that is good at a given throughput, that brings the offer in as the policy asks.
+    """Return the highest price up to one that brings the offer in as the policy asks.
 
     Other objectives choose their throughput too, and a cap may forbid the plan: so they are asked.
     """

@@ -166,7 +166,7 @@ def _way_in(found: Entry) -> str:
 
 
 def _rounded_down(usd_per_hour: float) -> str:
-    """Return a price to a hundredth of a cent, never dearer than it is: granted as it is read, it brings the offer in."""
+    """Return a price to a hundredth of a cent, never over it: granted as it is read, it brings the offer in."""
     return f"{math.floor(usd_per_hour * 1e4) / 1e4:.4f}"
 
 
