@@ -17,8 +17,8 @@ _GAP = 1e-4
 _HAIR = 1e-6
 """Of the price: ties are no reason to change a plan."""
 MARGIN = MIP_GAP + _HAIR
-"""Share by which a plan with the machine must undercut every plan without, so that it comes in for certain: a plan may be
-dearer than the best one by its gap."""
+"""Share by which a plan with the machine must undercut every plan without: a plan may miss the best one by its gap, and
+the machine is to come in for certain."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 _MOST_STEPS = 8

@@ -85,7 +85,7 @@ class Shop:
             return BaselineRow(name=name, usd_per_hour=usd_per_hour)
         if cap := self.problem.policy.max_usd_per_hour:
             return BaselineRow(name=name, usd_per_hour=None, reason=f"not for {cap:.2f} USD/h, if at all")
-        rules = clashing_rules(self.problem, self.samples_per_s)
+        rules = clashing_rules(self.problem, self.samples_per_s, is_market=False)
         words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
         return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
 
