@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from hexcloud.cli.explained import change_in_words, rules_in_short
+from hexcloud.cli.explained import gain_in_words
 from hexcloud.cli.planned import allocation_lines
 
 if TYPE_CHECKING:
@@ -97,8 +97,11 @@ def _machines(planned: "Planned") -> str:
 
 
 def _rules(prices: tuple["ShadowPrice", ...]) -> str:
-    rows = ((rules_in_short(price.rules), price.meaning, price.change, change_in_words(price)) for price in prices)
-    return "<h2>What holds it where it is</h2>\n" + _table(("rule", "what it demands", "if it were", "#the plan"), rows)
+    rows = ((price.rule, price.meaning, price.change, gain_in_words(price)) for price in prices)
+    text = "Solved again with each rule a unit looser; machines are whole, so a unit may be worth nothing."
+    note = f'<p class="quiet">{text}</p>'
+    table = _table(("rule", "what it demands", "looser by", "#worth"), rows)
+    return f"<h2>What holds it where it is</h2>\n{table}\n{note}"
 
 
 def _why_not(answers: tuple["WhyNot", ...]) -> str:

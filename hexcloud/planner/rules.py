@@ -83,12 +83,12 @@ class RuleModel:
         if not self.elastic and (self.pace is None or self.choice.usd_per_sample_s is not None):
             self.model.add_cost(variable, usd_per_hour)
 
-    def at_least(self, name: str, terms: Iterable[Term], share: float) -> None:
-        """Add a rule whose sum must reach a share of the throughput."""
+    def at_least(self, name: str, terms: Iterable[Term], share: float, slack: float = 0.0) -> None:
+        """Add a rule whose sum must reach a share of the throughput, less some slack."""
         if self.pace is None:
-            self.limit(name, terms, lower=share * self.choice.samples_per_s)
+            self.limit(name, terms, lower=share * self.choice.samples_per_s - slack)
         else:
-            self.limit(name, [*terms, (self.pace, -share)], lower=0.0)
+            self.limit(name, [*terms, (self.pace, -share)], lower=-slack)
 
     def limit(self, name: str, terms: Iterable[Term], *, lower: float = -INFINITY, upper: float = INFINITY) -> None:
         """Add a rule with one bound; in elastic models it may be broken for the share by which it is."""

@@ -42,7 +42,9 @@ def report() -> Report:
         BaselineRow(name="unable", usd_per_hour=None, reason="x"),
     )
     why = WhyNot(pattern="H<1>", matches=1, kind=WhyNotKind.TOO_DEAR, reason='5 < 6 & "quoted"')
-    price = ShadowPrice(rules=("pools",), meaning="m", change="one more", saves_usd_per_hour=0.5)
+    price = ShadowPrice(
+        rule="pools", meaning="m", change="one more", step=1.0, unit="offer", gain_per_unit=0.5, gain_unit="USD/h"
+    )
     return Report(replace(planned, baselines=rivals), (price,), (why,), b"\x89PNG picture")
 
 
@@ -77,7 +79,14 @@ def test_the_page_tells_plan_proof_rules_rivals_and_the_rest(report: Report) -> 
     for offer in report.planned.offers.values():
         assert f"{offer.as_of:%Y-%m-%d}" in text
     assert f"prices of {report.planned.price_dates}" in text
-    for words in ("one more", "saves 0.50 USD/h", "50%", "1 more buyers cannot", "not_chosen", "10000 tok/s wanted"):
+    for words in (
+        "one more",
+        "0.50 USD/h per offer",
+        "50%",
+        "1 more buyers cannot",
+        "not_chosen",
+        "10000 tok/s wanted",
+    ):
         assert words in text
 
 

@@ -27,7 +27,7 @@ def test_explain_prices_the_binding_rules(cli: Callable[..., Any]) -> None:
     said = cli(*ASK, "--explain")
     assert said.code == 0
     assert "What holds the plan where it is" in said.out
-    assert "train_rate" in said.out and "less throughput (1000" in said.out
+    assert "train_rate" in said.out and "1000 tok/s less to train" in said.out
 
 
 def test_picture_and_page_are_written_and_json_stays_clean(cli: Callable[..., Any], tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_picture_and_page_are_written_and_json_stays_clean(cli: Callable[..., An
     assert "frontier 8/8" in said.err
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "data:image/png;base64," in page.read_text()
-    assert {row["rules"][0] for row in answer["binding"]} and answer["why"]["pattern"] == "B200"
+    assert {row["rule"] for row in answer["binding"]} and answer["why"]["pattern"] == "B200"
     assert answer["frontier"][3]["usd_per_hour"]["the plan"] == answer["cost_usd_per_hour"]
 
 
