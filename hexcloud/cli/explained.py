@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 NOTABLE = 5
 """GPU types that a report explains; each takes about a second."""
 _CENT = 0.01
+_DOMAINS_SHOWN = 4
 
 
 def price_rules(planned: "Planned") -> tuple["ShadowPrice", ...]:
@@ -48,10 +49,11 @@ def gain_in_words(price: "ShadowPrice") -> str:
 
 
 def rules_in_short(rules: tuple[str, ...]) -> str:
-    """Return the names of rules, many failure domains as their number."""
+    """Return the names of rules; of very many failure domains the first few and the number of the others."""
     domains = [rule for rule in rules if rule.startswith("survive[")]
     others = [rule for rule in rules if rule not in domains]
-    return ", ".join([*others, *([f"survive[...] x {len(domains)}"] if len(domains) > 1 else domains)])
+    more = len(domains) - _DOMAINS_SHOWN
+    return ", ".join([*others, *domains[:_DOMAINS_SHOWN], *([f"{more} more domains"] if more > 0 else [])])
 
 
 def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":

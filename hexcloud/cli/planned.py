@@ -8,6 +8,7 @@ from hexcloud.cli.ages import PriceDates, age, price_dates
 from hexcloud.cli.clashed import in_users_words
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
+from hexcloud.cli.rivals import rivals_fields, rivals_view
 from hexcloud.domain.errors import InfeasibleError, MarketError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from hexcloud.domain.report import BaselineRow
     from hexcloud.wiring import PlanInput
 
-_BASELINES_SHOWN = 6
 _REJECTIONS_SHOWN = 8
 _OLD_S = 86400.0
 """A price of the last day needs no word about its age: lists change less often."""
@@ -151,7 +151,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
         "allocation": [_line_fields(line, offers[line.offer]) for line in allocation_lines(plan)],
-        "baselines": [{"name": row.name, "usd_per_hour": row.usd_per_hour} for row in planned.baselines],
+        "baselines": rivals_fields(planned.baselines),
         "rejected": [
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
@@ -177,7 +177,7 @@ def plan_view(planned: Planned) -> "RenderableType":
     """Return the answer of `plan` for a reader."""
     from rich.console import Group
 
-    rivals = (_rivals(planned), "") if planned.baselines else ()
+    rivals = (rivals_view(planned.baselines, planned.saving), "") if planned.baselines else ()
     return Group(_machines(planned), _sums(planned), "", *rivals, _rejected(planned))
 
 
@@ -241,27 +241,6 @@ def _held_by(planned: Planned) -> str:
     rules = rules_in_short(planned.result.plan.allocation.proof.binding)
     hint = " (--explain says what each costs)" if planned.baselines else ""  # on the market, not in one's own fleet
     return f"{rules or 'no rule'}{hint}"
-
-
-def _rivals(planned: Planned) -> "RenderableType":
-    from rich.table import Table
-
-    from hexcloud.planner.baselines import DEAREST
-
-    table = Table(title="What simpler buyers pay for the same throughput", title_justify="left")
-    table.add_column("buyer")
-    table.add_column("USD/h", justify="right")
-    table.add_column("you save", justify="right")
-    able = [row for row in planned.baselines if row.usd_per_hour is not None]
-    for row in able[:_BASELINES_SHOWN]:
-        table.add_row(row.name, f"{row.usd_per_hour:.2f}", _share(planned.saving(row)))
-    if unable := len(planned.baselines) - len(able):
-        table.add_row(f"{unable} more cannot, or pay over {DEAREST:.0f} times as much", "-", "-")
-    return table
-
-
-def _share(saving: float | None) -> str:
-    return f"{round(saving or 0.0, 2) + 0.0:.0%}"  # + 0.0: a plan within its gap saves 0 %, not -0 %
 
 
 def _rejected(planned: Planned) -> str:

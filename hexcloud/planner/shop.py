@@ -22,6 +22,11 @@ from hexcloud.planner.words import rule_in_words
 GAP = 1e-3
 """Relative; that of a plan."""
 
+CANNOT = "cannot make it"
+"""How the reason begins of a buyer who could not do the job for any money."""
+_ANY = 0.9
+"""Relative gap: any plan will do."""
+
 
 def open_shop(
     market: Market, workload: Workload, policy: Policy, samples_per_s: float, most_usd_per_hour: float | None = None
@@ -84,10 +89,17 @@ class Shop:
         if (usd_per_hour := self.price()) is not None:
             return BaselineRow(name=name, usd_per_hour=usd_per_hour)
         if cap := self.problem.policy.max_usd_per_hour:
-            return BaselineRow(name=name, usd_per_hour=None, reason=f"not for {cap:.2f} USD/h, if at all")
+            return BaselineRow(name=name, usd_per_hour=None, reason=self._why_not_for(cap))
         rules = clashing_rules(self.problem, self.samples_per_s, is_market=False)
         words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
         return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
+
+    def _why_not_for(self, cap_usd_per_hour: float) -> str:
+        if self.floor_usd_per_hour() == INFINITY:
+            return f"{CANNOT}: none of its gangs trains fast enough"
+        policy = self.problem.policy.model_copy(update={"max_usd_per_hour": None})
+        able = cheapest(replace(self.problem, policy=policy), self.samples_per_s, _ANY)
+        return f"{CANNOT} under the plan's rules" if able is None else f"pays over {cap_usd_per_hour:.2f} USD/h"
 
     def floor_usd_per_hour(self) -> float:
         """Return the price of the cheapest gang that trains fast enough, which no plan is under; else infinity."""

@@ -41,9 +41,10 @@ def test_every_binding_rule_is_priced_and_shown(planned: Planned, capsys: pytest
     assert all(one.rule in text and one.change in text for one in prices)
 
 
-def test_many_failure_domains_are_one_name() -> None:
-    assert rules_in_short(("survive[a]", "pools", "survive[b]")) == "pools, survive[...] x 2"
-    assert rules_in_short(("train_rate", "survive[a]")) == "train_rate, survive[a]"
+def test_failure_domains_are_named_and_of_many_the_others_counted() -> None:
+    assert rules_in_short(("survive[a]", "pools", "survive[b]")) == "pools, survive[a], survive[b]"
+    many = tuple(f"survive[{name}]" for name in "abcdef")
+    assert rules_in_short(many) == "survive[a], survive[b], survive[c], survive[d], 2 more domains"
 
 
 def test_a_gain_is_told_in_its_units() -> None:
