@@ -1,15 +1,17 @@
 """frontier: what other throughputs would cost, as `plan --frontier` and `--html` show it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.output import say
-from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.errors import ConfigError, MarketError
 
 if TYPE_CHECKING:
     from hexcloud.cli.chart import Chart
     from hexcloud.cli.planned import Planned
-    from hexcloud.planner.frontier import FrontierStep
+    from hexcloud.domain.offer import OfferId
+    from hexcloud.planner.frontier import Fleet, FrontierStep
 
 PNG = ".png"
 
@@ -38,13 +40,28 @@ def solve_frontier(planned: "Planned") -> tuple["FrontierStep", ...]:
 
     given = planned.given
     steps: list[FrontierStep] = []
-    for step in frontier(given.market, given.workload, given.policy, planned.result.plan.allocation):
+    allocation = planned.result.plan.allocation
+    for step in frontier(given.market, given.workload, given.policy, allocation, partial(_sky_places, planned)):
         steps.append(step)
         price = step.usd_per_hour.get(PLAN)
         told = "no plan" if price is None else f"{price:.2f} USD/h"
         tokens_per_s = step.samples_per_s * given.workload.tokens_per_sample
         say(f"frontier {len(steps)}/{len(SHARES)}: {tokens_per_s:.0f} tok/s, {told}")
     return tuple(steps)
+
+
+def _sky_places(planned: "Planned", fleets: "tuple[Fleet, ...]") -> "tuple[frozenset[OfferId], ...]":
+    """Ask SkyPilot's optimizer where it would rent each step's machines. What it cannot say is no reason to stop."""
+    from hexcloud import wiring
+    from hexcloud.adapters.markets.sky_optimizer import is_installed
+
+    if is_installed():
+        say(f"asking SkyPilot's optimizer about {len(fleets)} throughputs ...")
+    try:
+        return wiring.sky_picks_of(planned.given.market, planned.result, fleets)
+    except MarketError as error:
+        say(str(error))
+        return tuple(frozenset() for _ in fleets)
 
 
 def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":

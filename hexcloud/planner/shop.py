@@ -16,7 +16,7 @@ from hexcloud.planner.greedy import greedy_columns
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
-from hexcloud.planner.search import cheapest
+from hexcloud.planner.search import Found, cheapest
 from hexcloud.planner.words import rule_in_words
 
 GAP = 1e-3
@@ -79,9 +79,13 @@ class Shop:
         policy = self.problem.policy.model_copy(update={"max_usd_per_hour": most_usd_per_hour})
         return replace(self, problem=replace(self.problem, policy=policy))
 
+    def best(self) -> Found | None:
+        """Return the cheapest plan, or None where the buyer cannot do the job."""
+        return cheapest(self.problem, self.samples_per_s, GAP)
+
     def price(self) -> float | None:
         """Return what the cheapest plan costs, USD/h, or None where the buyer cannot do the job."""
-        found = cheapest(self.problem, self.samples_per_s, GAP)
+        found = self.best()
         return None if found is None else found.solution.objective
 
     def row(self, name: str) -> BaselineRow:

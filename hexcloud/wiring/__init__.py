@@ -9,6 +9,7 @@ from hexcloud.wiring.plan import (
     policy_of,
     run_input,
     sky_picks,
+    sky_picks_of,
     snapshot_input,
     workload_of,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "run_input",
     "secrets_of",
     "sky_picks",
+    "sky_picks_of",
     "snapshot_input",
     "timer",
     "with_budget",

@@ -104,16 +104,28 @@ def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
 
     Empty where SkyPilot is not installed. Raises MarketError when it fails.
     """
+    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    return sky_picks_of(market, result, (counts,))[0]
+
+
+def sky_picks_of(
+    market: Market, result: "PlanResult", fleets: "tuple[Counter[OfferId], ...]"
+) -> "tuple[frozenset[OfferId], ...]":
+    """Return the same for each of several fleets of the market whose plan turned the same offers away."""
     from hexcloud.adapters.markets import sky_optimizer
 
     if not sky_optimizer.is_installed():
-        return frozenset()
+        return tuple(frozenset() for _ in fleets)
     refused = {rejection.offer_id for rejection in result.rejections if rejection.rule != "not_chosen"}
     offers = {offer.id: offer for offer in market.offers if offer.id not in refused}
-    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
-    machines = ((offers[name], count) for name, count in sorted(counts.items()))
-    asks = (sky_optimizer.Ask(one.gpu, one.gpu_count, count, one.tenure) for one, count in machines)
-    return sky_optimizer.picks(tuple(asks), tuple(offers.values()))
+    buyers = tuple(
+        tuple(
+            sky_optimizer.Ask(offers[name].gpu, offers[name].gpu_count, count, offers[name].tenure)
+            for name, count in sorted(counts.items())
+        )
+        for counts in fleets
+    )
+    return sky_optimizer.picks_of(buyers, tuple(offers.values()))
 
 
 def run_input(spec: RunSpec) -> PlanInput:
