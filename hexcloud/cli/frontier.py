@@ -41,7 +41,8 @@ def solve_frontier(planned: "Planned") -> tuple["FrontierStep", ...]:
     given = planned.given
     steps: list[FrontierStep] = []
     allocation = planned.result.plan.allocation
-    for step in frontier(given.market, given.workload, given.policy, allocation, partial(_sky_places, planned)):
+    places = None if planned.is_own_fleet else partial(_sky_places, planned)
+    for step in frontier(given.market, given.workload, given.policy, allocation, places):
         steps.append(step)
         price = step.usd_per_hour.get(PLAN)
         told = "no plan" if price is None else f"{price:.2f} USD/h"
@@ -67,6 +68,7 @@ def _sky_places(planned: "Planned", fleets: "tuple[Fleet, ...]") -> "tuple[froze
 def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":
     """Return the picture of a frontier: the plan's line first, then buyers as they come."""
     from hexcloud.cli.chart import Chart, Line
+    from hexcloud.planner.baselines import DEAREST
 
     allocation, workload = planned.result.plan.allocation, planned.given.workload
     tokens = workload.tokens_per_sample
@@ -80,6 +82,7 @@ def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":
         lines=lines,
         here=(allocation.samples_per_s * tokens, allocation.usd_per_hour),
         cap_usd_per_hour=planned.given.policy.max_usd_per_hour,
+        note=f"\n(solved at the marks; a buyer without one cannot, or pays over {DEAREST:.0f} times the plan's price)",
     )
 
 

@@ -8,6 +8,7 @@ from hexcloud.cli.ages import PriceDates, age, price_dates
 from hexcloud.cli.clashed import in_users_words
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
+from hexcloud.cli.own_fleet import wires_fields, wires_view
 from hexcloud.cli.rivals import rivals_fields, rivals_view
 from hexcloud.domain.errors import InfeasibleError, MarketError
 
@@ -46,6 +47,8 @@ class Planned:
     result: "PlanResult"
     baselines: tuple["BaselineRow", ...]
     solve_s: float
+    is_own_fleet: bool = False
+    """Are the machines the user's own?"""
 
     @property
     def running_usd_per_hour(self) -> float:
@@ -90,8 +93,8 @@ def make(
     begun = time.perf_counter()
     try:
         if is_own_fleet:
-            result = split_fleet(given.market, given.workload, given.policy)
-            return Planned(given, result, (), time.perf_counter() - begun)
+            result = split_fleet(given.market, given.workload, given.policy, given.links)
+            return Planned(given, result, (), time.perf_counter() - begun, is_own_fleet=True)
         result = make_plan(given.market, given.workload, given.policy, FleetState())
     except InfeasibleError as error:
         raise in_users_words(error, given, asked, is_own_fleet=is_own_fleet) from error
@@ -155,6 +158,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "rejected": [
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
+        **(wires_fields(plan) if planned.is_own_fleet else {}),
         "solve_s": planned.solve_s,
         "oldest_as_of": dates.oldest.isoformat(),
         "newest_as_of": dates.newest.isoformat(),
@@ -178,7 +182,8 @@ def plan_view(planned: Planned) -> "RenderableType":
     from rich.console import Group
 
     rivals = (rivals_view(planned.baselines, planned.saving), "") if planned.baselines else ()
-    return Group(_machines(planned), _sums(planned), "", *rivals, _rejected(planned))
+    wires = (wires_view(planned.result.plan), "") if planned.is_own_fleet else ()
+    return Group(_machines(planned), _sums(planned), "", *wires, *rivals, _rejected(planned))
 
 
 def _machines(planned: Planned) -> "RenderableType":
@@ -239,7 +244,7 @@ def _whole_run(samples: float, allocation: "Allocation", budget_usd: float | Non
 
 def _held_by(planned: Planned) -> str:
     rules = rules_in_short(planned.result.plan.allocation.proof.binding)
-    hint = " (--explain says what each costs)" if planned.baselines else ""  # on the market, not in one's own fleet
+    hint = " (--explain says what each is worth)" if planned.baselines or planned.is_own_fleet else ""
     return f"{rules or 'no rule'}{hint}"
 
 
@@ -248,5 +253,5 @@ def _rejected(planned: Planned) -> str:
 
     counts = rejected_counts(planned.result.rejections)
     shown = ", ".join(f"{count} {rule}" for rule, count in list(counts.items())[:_REJECTIONS_SHOWN])
-    more = " (--why OFFER says more)" if planned.baselines else ""  # on the market, not in one's own fleet
+    more = " (--why OFFER says more)" if planned.baselines or planned.is_own_fleet else ""
     return f"not in the plan: {shown or 'nothing'}{more}"

@@ -11,6 +11,7 @@ from hexcloud.wiring.plan import (
     sky_picks,
     sky_picks_of,
     snapshot_input,
+    unpriced,
     workload_of,
 )
 from hexcloud.wiring.run import (
@@ -62,6 +63,7 @@ __all__ = [
     "sky_picks_of",
     "snapshot_input",
     "timer",
+    "unpriced",
     "with_budget",
     "workload_of",
 ]

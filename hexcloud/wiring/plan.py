@@ -18,6 +18,7 @@ from hexcloud.wiring.market import believed_market, measured_factors
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
     from hexcloud.controller.needs import CloudNeeds
+    from hexcloud.domain.fleet import MeasuredLink
     from hexcloud.domain.offer import OfferId
     from hexcloud.domain.plan import PlanResult
     from hexcloud.ports import MarketSource
@@ -35,6 +36,8 @@ class PlanInput:
     market: Market
     workload: Workload
     policy: Policy
+    links: "tuple[MeasuredLink, ...]" = ()
+    """Measured between the user's own machines."""
 
 
 def workload_of(spec: RunSpec) -> Workload:
@@ -90,13 +93,21 @@ def snapshot_input(spec: RunSpec) -> PlanInput:
 
 def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
     """Return what `hexcloud plan --fleet FILE` plans: the user's own machines. No target: they do what they can."""
-    from hexcloud.adapters.files import load_fleet
+    from hexcloud.adapters.fleet_file import load_fleet
+    from hexcloud.planner.fleet_split import use_everything
 
     workload = workload_of(spec)
-    policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
-    market = load_fleet(path)
+    market, links = load_fleet(path)
     market = market.model_copy(update={"calibration": market.calibration.with_factors(measured_factors())})
-    return PlanInput(market=market, workload=workload, policy=policy)
+    policy = use_everything(market, policy_of(spec, workload))
+    return PlanInput(market=market, workload=workload, policy=policy, links=links)
+
+
+def unpriced(market: Market) -> tuple[str, ...]:
+    """Return the names of the user's own machines of which nobody said what they cost."""
+    from hexcloud.adapters import fleet_file
+
+    return fleet_file.unpriced(market)
 
 
 def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":

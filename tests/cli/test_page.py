@@ -96,7 +96,6 @@ def test_the_page_tells_plan_proof_rules_rivals_and_the_rest(report: Report) -> 
         "one more",
         "0.50 USD/h per offer",
         "50%",
-        "1 more buyers cannot",
         "not_chosen",
         "10000 tok/s wanted",
     ):

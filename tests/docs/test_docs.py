@@ -10,7 +10,8 @@ import typer.main
 from pydantic import BaseModel
 
 from hexcloud import wiring
-from hexcloud.adapters.files import load_fleet, load_policy, load_run_spec, load_yaml, policy_root
+from hexcloud.adapters.files import load_policy, load_run_spec, load_yaml, policy_root
+from hexcloud.adapters.fleet_file import load_fleet
 from hexcloud.adapters.markets.trace import load_trace
 from hexcloud.cli import app, main
 from hexcloud.domain.policy import Policy, ReplanSchedule
@@ -138,7 +139,7 @@ def test_python_of_the_docs_runs(page: Path, index: int, desk: Path) -> None:
 def test_files_of_the_docs_are_read(desk: Path) -> None:
     assert load_run_spec(desk / "run.yaml").model_fields_set
     assert load_policy("./mine.yaml").name == "mine"
-    assert load_fleet(desk / "fleet.yaml").offers
+    assert load_fleet(desk / "fleet.yaml").market.offers
     assert load_trace("mine.csv").events
 
 

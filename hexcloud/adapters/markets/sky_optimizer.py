@@ -152,9 +152,7 @@ def main(home: Path) -> None:
     sky.check.get_cached_enabled_clouds_or_refresh = lambda *_, **__: [sky.AWS()]
 
     @functools.cache
-    def place(
-        gpu: str, gpu_count: int, nodes: int, tenure: str
-    ) -> tuple[str | None, str | None, str | None, bool] | None:
+    def place(gpu: str, gpu_count: int, nodes: int, tenure: str) -> tuple[object, ...] | None:
         with sky.Dag() as dag:
             task = sky.Task(num_nodes=nodes)
             task.set_resources({sky.Resources(accelerators=f"{gpu}:{gpu_count}", use_spot=tenure == Tenure.SPOT)})
