@@ -1,4 +1,4 @@
-"""own_fleet: what `plan --fleet` says of the user's own machines: the gang's order, the ways of weights, and why not."""
+"""own_fleet: what `plan --fleet` says of the user's own machines: the gang's order, weight routes, and why not."""
 
 from typing import TYPE_CHECKING
 

@@ -67,5 +67,5 @@ def test_machines_are_told_by_what_they_do(split: Callable[[str], Planned]) -> N
 
 def test_dollars_want_prices() -> None:
     require_prices("--frontier", ())
-    with pytest.raises(ConfigError, match=r"--frontier draws dollars: .*; without: a, b, c, \.\.\.$"):
+    with pytest.raises(ConfigError, match=r"--frontier draws dollars: .*; without one: a, b, c, \.\.\.$"):
         require_prices("--frontier", ("a", "b", "c", "d"))

@@ -48,12 +48,16 @@ def test_a_report_of_ones_own_fleet_has_no_dollars_nobody_named(
 def test_a_frontier_in_dollars_wants_prices(cli: Callable[..., Any], fleet: Path, tmp_path: Path) -> None:
     said = cli("plan", "--fleet", str(fleet), "--frontier", str(tmp_path / "a.png"))
     assert (said.code, said.out) == (2, "")
-    assert "give each machine of the fleet its usd_per_hour; without: big, old" in said.err
+    assert "give each machine its usd_per_hour; without one: big, old" in said.err
 
 
 @pytest.mark.parametrize(
     ("pattern", "kind", "reason"),
-    [("old", "refused", "old: T4 has no bf16"), ("H100", "chosen", "big: "), ("*", "chosen", "; old: T4 has no bf16")],
+    [
+        ("old", "refused", "old: T4 has no bf16"),
+        ("H100", "chosen", "big: "),
+        ("*", "chosen", "no bf16; big: "),
+    ],
 )
 def test_why_not_speaks_of_the_fleets_machines(
     cli: Callable[..., Any], fleet: Path, pattern: str, kind: str, reason: str
