@@ -50,6 +50,4 @@ def require_prices(option: str, names: tuple[str, ...]) -> None:
 
     if names:
         missing = ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-        raise ConfigError(
-            f"{option} draws dollars: give each machine of the fleet its usd_per_hour; without: {missing}"
-        )
+        raise ConfigError(f"{option} draws dollars: give each machine its usd_per_hour; without one: {missing}")
