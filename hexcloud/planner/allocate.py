@@ -14,6 +14,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.binding import binding_rules
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.fastest import fastest
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import S_PER_H, Problem
 from hexcloud.planner.search import Found, Held, cheapest
@@ -22,7 +23,7 @@ from hexcloud.planner.words import rule_in_words
 
 MIP_GAP = 1e-3
 """A tenth of a percent is far below what prices move between two plans."""
-_COARSE = 1e-2
+_COARSE = 1e-3
 """Relative precision of the nearest feasible throughput that an error message names."""
 _SLOWEST = 1.0 / 3600.0
 """Samples/s that stand for `any throughput at all`."""
@@ -32,7 +33,9 @@ _FINEST = 1e-7
 """Relative width at which the bisection over T stops when gap 0 is asked for."""
 
 
-def allocate(columns: Columns, market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> Allocation:
+def allocate(
+    columns: Columns | Kinds, market: Market, workload: Workload, policy: Policy, fleet: FleetState
+) -> Allocation:
     """Return the best allocation for the policy's objective. Raises what `solve` raises."""
     return solve(Problem(columns=columns, market=market, workload=workload, policy=policy, fleet=fleet))
 

@@ -25,7 +25,7 @@ def binding_rules(found: Found) -> tuple[str, ...]:
 def _needing(rules: RuleModel, held: Held, gang: TrainerColumn) -> list[str]:
     """Rules that one machine less would break; of gangs, those that a cheaper one is too slow for."""
     problem, target = rules.problem, rules.choice.samples_per_s
-    gangs = problem.gang_table
+    gangs = problem.gang_table.all
     is_slower_for_less = (gangs.rates < target) & (gangs.usd_per_hour < problem.gang_usd_per_hour(gang))
     names = ["train_rate"] if is_slower_for_less.any() else []
     rates = {column: problem.rate(column, target) for column, _ in held}

@@ -99,14 +99,14 @@ def _target(stand: Stand, _: str) -> Turned | None:
 def _train_rate(stand: Stand, _: str) -> Turned:
     k = stand.faster
     columns = altered(
-        stand.problem.columns, lambda one: one, lambda gang: gang.twin(samples_per_s=gang.samples_per_s * k)
+        stand.problem.kinds, lambda one: one, lambda gang: gang.twin(samples_per_s=gang.samples_per_s * k)
     )
     return stand.turned(replace(stand.problem, columns=columns), "less to train, as much to roll out")
 
 
 def _rollout_rate(stand: Stand, _: str) -> Turned:
     k, policy = stand.faster, stand.problem.policy
-    columns = altered(stand.problem.columns, lambda one: one.twin(samples_per_s=one.samples_per_s * k), lambda one: one)
+    columns = altered(stand.problem.kinds, lambda one: one.twin(samples_per_s=one.samples_per_s * k), lambda one: one)
     share = min(policy.survival_share * k, max(policy.survival_share, _MOST_SHARE))
     policy = policy.model_copy(update={"survival_share": share})
     problem = replace(stand.problem, columns=columns, policy=policy)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hexcloud.domain.plan import TrainerColumn
 from hexcloud.planner.table import NO_QUOTA, Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
@@ -15,19 +14,17 @@ class Contest:
 
     useful: Useful
     among: Ints
-    """Positions of the columns in `problem.rollout`, ascending."""
-    gangs: tuple[TrainerColumn, ...]
-    """Gangs that draw on the same stock."""
+    """Rows of `useful.table`, ascending."""
+    taken: Floats
+    """By offer: the most machines that a gang may take of the same stock."""
     relaxed: bool = False
-    """For relaxed models without egress (see `Choice`): zones and the batch of spot machines do not count there."""
-    counts_slots: bool = True
-    """Not for models without the rule `in_flight`: there the largest batch of a machine is all that matters."""
+    """For relaxed models without egress (see `Choice`): zones do not count there."""
     any_site: bool = False
     """For every site of the trainer at once: the winner must be in reach wherever the loser is."""
 
 
 def undominated(contest: Contest) -> Ints:
-    """Return the positions without those that lose to another in every row of the model.
+    """Return the rows without those that lose to another in every rule of the model.
 
     One goes only if the winner stands in the same zone and failure domain, costs no more (rent, and rent with
     start-up), makes no less, fills no more slots, keeps no fewer cores and draws on no other quota, and if the winner
@@ -43,7 +40,7 @@ def undominated(contest: Contest) -> Ints:
     winner, loser = one[beats], other[beats]
     if contest.useful.problem.policy.max_pools is not None:
         loser = _without_new_pools(contest, winner, loser)
-    lost = np.zeros(len(contest.useful.problem.table), np.bool_)
+    lost = np.zeros(len(contest.useful.table), np.bool_)
     lost[loser] = True
     kept: Ints = contest.among[~lost[contest.among]]
     return kept
@@ -52,8 +49,8 @@ def undominated(contest: Contest) -> Ints:
 def _pairs(contest: Contest) -> tuple[Ints, Ints]:
     """Return all ordered pairs of columns in one place, the first before the second in rank."""
     useful, among = contest.useful, contest.among
-    table = useful.problem.table
-    places = (table.tenured_domain if contest.relaxed else table.place)[among]
+    table = useful.table
+    places = (table.facts.tenured_domain if contest.relaxed else table.facts.place)[table.offer[among]]
     keys = (
         among,
         -useful.cores[among],
@@ -75,9 +72,9 @@ def _pairs(contest: Contest) -> tuple[Ints, Ints]:
 
 def _is_allowed(contest: Contest, one: Ints, other: Ints) -> Flags:
     """May a plan do without the second column, as far as stock, what runs and what it must hold are concerned?"""
-    table = contest.useful.problem.table
+    table = contest.useful.table
     is_same = table.offer[one] == table.offer[other]
-    is_free = ~(table.is_running | table.is_required)[other]
+    is_free = ~table.is_bound[other]
     allowed: Flags = is_same | (is_free & _plentiful(contest)[table.offer[one]])
     return allowed
 
@@ -85,10 +82,8 @@ def _is_allowed(contest: Contest, one: Ints, other: Ints) -> Flags:
 def _plentiful(contest: Contest) -> Flags:
     """Offers, by number, of which there is more than any cheapest plan can use."""
     useful, among = contest.useful, contest.among
-    problem, table = useful.problem, useful.problem.table
-    left = np.zeros(len(problem.offers))
-    left[table.offer[among]] = table.stock[among]
-    left -= problem.gang_table.largest(contest.gangs)
+    table = useful.table
+    left = table.facts.stock - contest.taken
     most, total = np.zeros(len(left)), np.zeros(len(left))
     np.maximum.at(most, table.offer[among], useful.need[among])
     np.add.at(total, table.offer[among], useful.need[among])
@@ -99,7 +94,7 @@ def _plentiful(contest: Contest) -> Flags:
 def _is_better(contest: Contest, one: Ints, other: Ints) -> Flags:
     """Is the first column no worse than the second in every row and in the objective? It is before it in rank."""
     useful = contest.useful
-    table = useful.problem.table
+    table = useful.table
     better: Flags = (
         (table.usd_per_hour[one] <= table.usd_per_hour[other])
         & (table.price[one] <= table.price[other])
@@ -109,7 +104,7 @@ def _is_better(contest: Contest, one: Ints, other: Ints) -> Flags:
     for draw in table.draws:
         same = (draw.quota[one] == draw.quota[other]) & (draw.units[one] <= draw.units[other])
         better &= (draw.quota[one] == NO_QUOTA) | same
-    if contest.counts_slots:
+    if not useful.is_eased:
         better &= table.slots[one] <= table.slots[other]
     if contest.any_site:
         better &= useful.farthest_s[one] >= useful.farthest_s[other]
@@ -117,13 +112,17 @@ def _is_better(contest: Contest, one: Ints, other: Ints) -> Flags:
 
 
 def _keeps_spot_share(contest: Contest, one: Ints, other: Ints) -> Flags:
-    """More spot throughput may break the share; less on-demand throughput may too, also of what is over T."""
+    """More spot throughput may break the share; less on-demand throughput may too, also of what is over T.
+
+    In eased models only the latter can.
+    """
     useful = contest.useful
-    if useful.problem.policy.max_spot_share >= 1:
+    if not useful.shares_spot:
         return np.ones(len(one), np.bool_)
-    counted: Floats = useful.slowest if contest.relaxed else useful.rates
-    is_spot = useful.problem.table.is_spot[one]
-    keeps: Flags = np.where(is_spot, counted[one] <= counted[other], useful.rates[one] >= useful.rates[other])
+    if useful.is_eased:
+        return useful.staying[one] >= useful.staying[other]
+    full, is_spot = useful.full_rates, useful.table.is_spot[one]
+    keeps: Flags = np.where(is_spot, full[one] <= full[other], full[one] >= full[other])
     return keeps
 
 
@@ -132,8 +131,8 @@ def _without_new_pools(contest: Contest, winner: Ints, loser: Ints) -> Ints:
 
     An offer that may train is in the plan anyway, so its rollout machines may be the ones that cost no pool.
     """
-    table = contest.useful.problem.table
-    trains = {contest.useful.problem.offer_numbers[gang.offer_id] for gang in contest.gangs}
+    table = contest.useful.table
+    trains = set(np.flatnonzero(contest.taken).tolist())
     is_batch = table.offer[winner] == table.offer[loser]
     gone = set(loser[is_batch].tolist())
     beaten_by: dict[int, dict[int, set[int]]] = {}

@@ -35,7 +35,7 @@ def _add_home(rules: RuleModel, source: Offer, zones: Zones) -> None:
     usd_per_hour = rules.problem.zone_egress_usd_per_hour(source, rules.choice.samples_per_s)
     for zone, members in sorted(zones.items()):
         if usd_per_hour > 0 and zone != (source.zone or ""):
-            rules.charge(rules.egress, _used(rules, members), usd_per_hour)
+            rules.charge_by_pace(rules.egress, _used(rules, members), usd_per_hour)
 
 
 def _add_remote(rules: RuleModel, source: Offer, zones: Zones) -> None:
@@ -48,9 +48,9 @@ def _add_remote(rules: RuleModel, source: Offer, zones: Zones) -> None:
         return
     flags = [_used(rules, members) for _, members in sorted(zones.items())]
     for flag in flags:
-        rules.charge(rules.egress, flag, between_zones)
+        rules.charge_by_pace(rules.egress, flag, between_zones)
     region = rules.model.add_variable(upper=1.0, integer=True)
-    rules.charge(rules.egress, region, into_region - between_zones)
+    rules.charge_by_pace(rules.egress, region, into_region - between_zones)
     for flag in flags:
         rules.model.add_row(UNNAMED, [(flag, 1.0), (region, -1.0)], upper=0.0)
     # Where the way in is cheaper than the way between zones, only a used zone may claim the difference.

@@ -172,9 +172,9 @@ def _rounded_down(usd_per_hour: float) -> str:
 
 def _has_role(problem: Problem, offer: Offer, samples_per_s: float) -> bool:
     """Could an offer train at this throughput, or roll out beside a trainer, whatever it costs?"""
-    gangs = [gang for gang in problem.gangs if gang.offer_id == offer.id]
-    columns = [column for column in problem.rollout if column.offer_id == offer.id]
+    gangs = (gang for gang in problem.kinds.gangs_of(offer.id) if gang.nodes <= problem.stock[offer.id])
     trains = any(gang.samples_per_s * problem.duty >= samples_per_s for gang in gangs)
+    columns = problem.kinds.rollout_of(offer.id)
     return trains or any(problem.is_young_enough(column, 0.0, samples_per_s) for column in columns)
 
 

@@ -6,6 +6,7 @@ is a little over that: when it fails, that is the proof.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from hexcloud.planner.gangs import Ranked
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
-from hexcloud.planner.rules import Choice
+from hexcloud.planner.rules import Choice, RuleModel
 from hexcloud.planner.search import (
     FEW,
     Found,
@@ -22,8 +23,9 @@ from hexcloud.planner.search import (
     at_site,
     cap_usd_per_hour,
     cheapest,
+    eased_first,
+    few_offers,
     raised,
-    solved,
     trial_at,
 )
 from hexcloud.planner.stretch import Stretched, stretched, stretched_answer
@@ -71,31 +73,24 @@ def _made(plan: Stretched | None) -> float:
 def first_ceiling(problem: Problem) -> float:
     """Return a throughput that no plan exceeds: at any price per sample/s, the fastest gang and the cap end it."""
     cap = cap_usd_per_hour(problem)
-    gangs = problem.gang_table
+    gangs = problem.gang_table.all
     low, high = 0.0, float(gangs.rates.max(initial=0.0))
     for _ in range(_HALVINGS if high > 0 else 0):
         pace = (low + high) / 2.0
-        least = least_usd_per_sample_s(Useful(problem, pace)) * pace
+        least = Useful(problem, pace).least_usd_per_sample_s() * pace
         is_open = bool(np.any((gangs.rates >= pace) & (gangs.usd_per_hour + least <= cap)))
         low, high = (pace, high) if is_open else (low, pace)
     return high
 
 
-def least_usd_per_sample_s(useful: Useful) -> float:
-    """Return the least price of rollout per sample/s at any throughput from the low end on, USD/h."""
-    near = useful.is_near
-    price = useful.problem.table.price[near] / useful.rates[near]
-    return float(price.min(initial=INFINITY))
-
-
 def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stretched | None:
     """Return a good plan between two throughputs, or None when there is none at the low one."""
     cap = cap_usd_per_hour(problem)
-    trial = trial_at(Useful(problem, low))
-    price = least_usd_per_sample_s(trial.useful)
+    trial = trial_at(Useful(problem, low, is_eased=True))
+    price = trial.useful.least_usd_per_sample_s()
     is_wide = low < ceiling * (1.0 - width)  # else any plan will do
-    most = problem.gang_table.most_by_site(cap, price) if is_wide and trial.sites else {}
-    hopes = sorted(trial.sites, key=lambda ranked: -most[ranked.site.anchor.id])[:_HOPES] if is_wide else []
+    most = problem.gang_table.most_by_site(cap, price) if is_wide and trial.sites else np.zeros(0)
+    hopes = sorted(trial.sites, key=lambda ranked: -most[ranked.site.number])[:_HOPES] if is_wide else []
     tries = [_fast_plan(trial, ranked, ceiling, width) for ranked in hopes]
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
@@ -117,13 +112,14 @@ def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Fo
 
     Pauses and egress grow with throughput, so it makes a little less than it promises, but no less than the low end.
     """
-    useful = trial.useful
-    site, problem = ranked.site, useful.problem
-    gangs = tuple(gang for gang in site.gangs if gang.samples_per_s * problem.duty >= useful.samples_per_s)
-    near = trial.floor.alive[useful.in_reach(site)[trial.floor.alive]]
-    extra = trial.floor.extra[near] + useful.egress_usd_per_hour(site)[near]
-    few = np.sort(near[np.argsort(extra, kind="stable")[:FEW]])
-    rules = build(
-        Choice(Useful(useful.problem, useful.samples_per_s, ceiling), tuple(few.tolist()), gangs, site.anchor)
-    )
-    return Found(rules, solved(rules, width), -INFINITY, 0)
+    site, alive = ranked.site, trial.floor.alive
+    near = alive[trial.useful.in_reach(site)[alive]]
+    extra = trial.floor.extra[near] + trial.useful.egress_usd_per_hour(site)[near]
+    few = replace(trial, among=few_offers(trial.useful, near[np.argsort(extra, kind="stable")[:FEW]]))
+    gangs = trial.useful.problem.gang_table.between(trial.useful.samples_per_s, ceiling, site.number).columns
+
+    def rules_of(useful: Useful) -> RuleModel:
+        rows = few.near(useful, site, INFINITY)
+        return build(Choice(useful, tuple(rows.tolist()), gangs, site.anchor))
+
+    return eased_first(replace(trial.useful, up_to=ceiling), rules_of, width, INFINITY)

@@ -31,24 +31,32 @@ class Floor:
 
     usd_per_hour: float
     alive: Ints
-    """Positions of columns that are in reach of a trainer beside them and lose to no other at any site."""
+    """Rows of the eased columns that are in reach of a trainer beside them and lose to no other at any site."""
     extra: Floats
-    """Of all columns: USD/h by which using one raises the bound."""
+    """Of all rows: USD/h by which using one raises the bound."""
+    priced: Solution | None = None
+    """Where the prices of the rules come from; None: nowhere."""
+
+    def extra_of(self, useful: Useful) -> Floats:
+        """Return what using each column of other rows at the same throughput adds to the bound, USD/h."""
+        if self.priced is None:
+            return np.zeros(len(useful.table))
+        return np.maximum(0.0, useful.table.price - _priced(useful, self.priced)[1])
 
 
 def rollout_floor(useful: Useful) -> Floor:
-    """Return the floor at the throughput of `useful`: the model without gangs and egress, in fractions of machines.
+    """Return the floor of eased columns at a throughput: the model without gangs and egress, in fractions of machines.
 
     The linear model begins with the cheapest columns per sample and takes in those that its prices show to be cheaper
     still; the bound holds for all columns whichever are in it.
     """
-    problem = useful.problem
     near = np.flatnonzero(useful.is_near)
-    alive = undominated(Contest(useful, near, problem.gangs, any_site=True))
-    few = undominated(Contest(useful, alive, problem.gangs, relaxed=True, counts_slots=False))
-    ranked = few[np.argsort(problem.table.price[few] / useful.made[few], kind="stable")]
+    taken = useful.problem.gang_table.between(useful.samples_per_s, useful.top).taken
+    alive = undominated(Contest(useful, near, taken, any_site=True))
+    few = undominated(Contest(useful, alive, taken, relaxed=True))
+    ranked = few[np.argsort(useful.table.price[few] / useful.made[few], kind="stable")]
     chosen = ranked[:_FIRST]
-    best = Floor(-INFINITY, alive, np.zeros(len(problem.table)))
+    best = Floor(-INFINITY, alive, np.zeros(len(useful.table)))
     for _ in range(_ROUNDS):
         solution = _priced_by(useful, chosen)
         if not solution.values and len(chosen) < len(ranked):
@@ -57,7 +65,7 @@ def rollout_floor(useful: Useful) -> Floor:
             return Floor(INFINITY, alive, best.extra)
         bound, reduced = _certified(useful, solution, alive)
         if bound > best.usd_per_hour:
-            best = Floor(bound, alive, np.maximum(0.0, reduced))
+            best = Floor(bound, alive, np.maximum(0.0, reduced), solution)
         cheaper = np.setdiff1d(ranked[reduced[ranked] < -_HAIR], chosen)
         if len(cheaper) == 0:
             break
@@ -67,25 +75,23 @@ def rollout_floor(useful: Useful) -> Floor:
 
 def _priced_by(useful: Useful, columns: Ints) -> Solution:
     """Solve the linear model of some columns."""
-    choice = Choice(useful, tuple(np.sort(columns).tolist()), (), None, relaxed=True, counts_slots=False)
+    choice = Choice(useful, tuple(np.sort(columns).tolist()), (), None, relaxed=True)
     return build(choice).model.minimise(gap=0.0, node_limit=0, relaxed=True)
 
 
 def _certified(useful: Useful, solution: Solution, alive: Ints) -> tuple[float, Floats]:
     """Return the bound that the prices of the rules prove, and every column's reduced cost under them, USD/h."""
-    table = useful.problem.table
+    table = useful.table
     bound, paid = _priced(useful, solution)
     reduced: Floats = table.price - paid
-    worst = np.zeros(len(useful.problem.offers))
+    worst = np.zeros(len(table.facts))
     np.minimum.at(worst, table.offer[alive], reduced[alive])
-    stock = np.zeros(len(worst))
-    stock[table.offer] = table.stock
-    return bound + float(worst @ stock), reduced
+    return bound + float(worst @ table.facts.stock), reduced
 
 
 def _priced(useful: Useful, solution: Solution) -> tuple[float, Floats]:
     """Return what the rules' limits are worth at the solution's prices, and what each column earns of that, USD/h."""
-    problem, table = useful.problem, useful.problem.table
+    problem, table = useful.problem, useful.table
     share, top = problem.policy.survival_share, useful.top
     rate = _price(solution, "rollout_rate") / min(top, 1.0)
     cores = _price(solution, "reward_cpu")
@@ -101,9 +107,10 @@ def _priced(useful: Useful, solution: Solution) -> tuple[float, Floats]:
             earned = earned + np.where(domains == number, 0.0, survival / unit * useful.surviving)
     spot = _price(solution, "spot_share")
     if spot > 0:
-        most = problem.policy.max_spot_share
-        earned = earned + spot * np.where(table.is_spot, (most - 1.0) * useful.slowest, most * useful.rates)
-    for number, key in enumerate(table.quotas):
+        stays = 1.0 - problem.policy.max_spot_share
+        bound += spot / min(stays * top, 1.0) * stays * useful.samples_per_s
+        earned = earned + spot / min(stays * top, 1.0) * useful.staying
+    for number, key in enumerate(table.facts.quotas):
         quota = _price(solution, f"quota[{key}]")
         if quota > 0:
             bound -= quota * problem.quotas[key]

@@ -7,12 +7,15 @@ is ever taken back, and nothing looks at egress: that is what the MILP is better
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Columns, RolloutColumn, TrainerColumn
 from hexcloud.estimate.transfer import full_bytes, transfer_s
 from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
+from hexcloud.planner.useful import Useful
 
 _MOST_PICKS = 1_000
 """More machines than any buyer can watch: the rules then cannot be kept at all."""
@@ -20,12 +23,13 @@ _MOST_PICKS = 1_000
 
 def greedy_columns(problem: Problem, samples_per_s: float) -> Columns:
     """Return the gang that a greedy buyer takes and every way to use his rollout machines; nothing when none trains."""
-    able = [gang for gang in problem.gangs if gang.samples_per_s * problem.duty >= samples_per_s]
-    if not able:
+    able = problem.gang_table.between(samples_per_s, samples_per_s)
+    if not len(able):
         return Columns(rollout=(), trainer=())
-    gang = min(able, key=lambda gang: (problem.gang_usd_per_hour(gang), gang.offer_id, gang.nodes))
+    (gang,) = able[np.argsort(able.usd_per_hour, kind="stable")[:1]].columns
     taken = _Basket(problem, samples_per_s, gang).fill()
-    return Columns(rollout=tuple(one for one in problem.rollout if one.offer_id in taken), trainer=(gang,))
+    rollout = (column for name in sorted(taken) for column in problem.kinds.rollout_of(name))
+    return Columns(rollout=tuple(rollout), trainer=(gang,))
 
 
 @dataclass
@@ -56,9 +60,10 @@ class _Basket:
     def _ranked(self) -> list[RolloutColumn]:
         """Return the columns in reach of the gang, the least USD per sample first."""
         travel_s = {name: self._travel_s(offer) for name, offer in self.problem.offers.items()}
+        useful = Useful(self.problem, self.samples_per_s, is_eased=True)
         reached = (
             column
-            for column in self.problem.rollout
+            for column in map(useful.column, range(len(useful.table)))
             if self.problem.is_young_enough(column, travel_s[column.offer_id], self.samples_per_s)
         )
         return sorted(reached, key=lambda column: (self._usd_per_sample(column), column.offer_id, column.batch))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from hexcloud.estimate.freshness import SERIAL_SHARE, farthest_s
 from hexcloud.estimate.risk import availability, startup_usd
 from hexcloud.planner.distance import scope_between
 from hexcloud.planner.gangs import Gangs, Site
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.stock import Stock
-from hexcloud.planner.table import Floats, Ints, OfferFacts, Table
+from hexcloud.planner.table import Facts, Flags, Floats, Ints, OfferFacts, Rungs, Table
 
 S_PER_H = 3600.0
 RESERVED_VCPUS_PER_GPU = 1.0
@@ -32,7 +34,7 @@ _AT_HOME = (LinkScope.ZONE, LinkScope.REGION)
 
 @dataclass(frozen=True)
 class Ways:
-    """From a trainer's site to every rollout column, in the order of `Problem.rollout`."""
+    """From a trainer's site to every offer, by number."""
 
     travel_s: Floats
     """Seconds a version travels."""
@@ -44,7 +46,7 @@ class Ways:
 class Problem:
     """One market, job, policy and fleet, with the columns to choose from."""
 
-    columns: Columns
+    columns: Columns | Kinds
     market: Market
     workload: Workload
     policy: Policy
@@ -57,11 +59,15 @@ class Problem:
     """Solve with columns that cannot be in the best plan too: slower and the same, to measure and check the pruning."""
 
     @cached_property
+    def kinds(self) -> Kinds:
+        """The columns, equal machines' once."""
+        return self.columns if isinstance(self.columns, Kinds) else Kinds.of(self.columns)
+
+    @cached_property
     def offers(self) -> dict[OfferId, Offer]:
-        """Offers of all columns by id."""
-        wanted = {column.offer_id for column in self.columns.rollout}
-        wanted |= {column.offer_id for column in self.columns.trainer}
-        return {offer.id: offer for offer in self.market.offers if offer.id in wanted}
+        """Offers of all columns, sorted by id."""
+        wanted = self.kinds.of_offers
+        return {offer.id: offer for offer in sorted(self.market.offers, key=attrgetter("id")) if offer.id in wanted}
 
     @cached_property
     def limits(self) -> Stock:
@@ -75,17 +81,13 @@ class Problem:
 
     @cached_property
     def offer_numbers(self) -> dict[OfferId, int]:
-        """Number of every offer, as in `table.offer`."""
+        """Number of every offer, as in `facts` and `Table.offer`."""
         return {name: number for number, name in enumerate(self.offers)}
 
     @cached_property
-    def table(self) -> Table:
-        """The rollout columns as arrays."""
-        return Table(self.rollout, self._facts)
-
-    @cached_property
-    def _facts(self) -> dict[OfferId, OfferFacts]:
-        return {name: self._facts_of(offer) for name, offer in self.offers.items()}
+    def facts(self) -> Facts:
+        """The offers as arrays."""
+        return Facts([self._facts_of(offer) for offer in self.offers.values()])
 
     def _facts_of(self, offer: Offer) -> OfferFacts:
         return OfferFacts(
@@ -96,7 +98,7 @@ class Problem:
             start_usd_per_hour=self.new_machine_usd_per_hour(offer),
             availability=availability(offer, self.market.calibration),
             cores=_reward_vcpus(offer),
-            draws=tuple(draw for draw in offer.draws() if draw.quota in self.quotas),
+            draws=tuple(draw for draw in offer.draws() if draw.quota in self.quotas) if self.quotas else (),
             is_required=offer.id in self.require,
         )
 
@@ -106,21 +108,42 @@ class Problem:
         return {quota.key: self.limits.most_units(quota) for quota in self.market.quotas}
 
     @cached_property
+    def rungs(self) -> Rungs:
+        """The rollout columns of all kinds as arrays."""
+        return Rungs(self.kinds.ladders)
+
+    @cached_property
+    def ladders(self) -> Ints:
+        """Number of every offer's ladder."""
+        return np.fromiter((self.kinds.of_offers[name][0] for name in self.offers), np.int64, len(self.offers))
+
+    def rows(self, wanted: Flags) -> Table:
+        """Return rollout columns of usable offers as rows: the rungs that are wanted of each."""
+        usable = np.flatnonzero(self.facts.stock > 0)
+        offer, rung = self.rungs.spread(wanted, self.ladders[usable])
+        return Table(self.facts, self.rungs, usable[offer], rung)
+
+    @cached_property
+    def table(self) -> Table:
+        """All usable rollout columns as rows, in the order of `rollout`."""
+        return self.rows(np.ones(len(self.rungs.columns), np.bool_))
+
+    @cached_property
     def rollout(self) -> tuple[RolloutColumn, ...]:
-        """Usable rollout columns in a fixed order."""
-        usable = (column for column in self.columns.rollout if self.stock.get(column.offer_id, 0) > 0)
-        return tuple(sorted(usable, key=lambda column: (column.offer_id, column.tp, column.batch)))
+        """Usable rollout columns, sorted by offer, degree and batch: very many on a whole market."""
+        usable = (name for name in self.offers if self.stock[name] > 0)
+        return tuple(column for name in usable for column in self.kinds.rollout_of(name))
 
     @cached_property
     def gangs(self) -> tuple[TrainerColumn, ...]:
-        """Usable gangs in a fixed order."""
-        usable = (column for column in self.columns.trainer if self.stock.get(column.offer_id, 0) >= column.nodes)
-        return tuple(sorted(usable, key=lambda column: (column.offer_id, column.nodes, column.layout.kind)))
+        """Usable gangs, sorted by offer and nodes: very many on a whole market."""
+        gangs = (gang for name in self.offers for gang in self.kinds.gangs_of(name))
+        return tuple(gang for gang in gangs if self.stock[gang.offer_id] >= gang.nodes)
 
     @cached_property
     def gang_table(self) -> Gangs:
         """All gangs and their sites, as arrays."""
-        return Gangs(self.gangs, self._facts, self.duty)
+        return Gangs(self.kinds, self.facts, self.duty, keeps_all=self.keeps_all)
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -139,8 +162,15 @@ class Problem:
     def rate(self, column: RolloutColumn, samples_per_s: float) -> float:
         """Return trained samples/s of one instance at the run's T, with losses, pauses and drops taken off."""
         pause = rollout.pause_share(self.workload, column.tp, self.step_s(samples_per_s))
-        working = availability(self.offers[column.offer_id], self.market.calibration) * (1.0 - pause)
-        return column.samples_per_s * working * (1.0 - self.workload.drop_share) * self.duty
+        return self.full_rate(column) * (1.0 - pause)
+
+    def full_rate(self, column: RolloutColumn) -> float:
+        """Return trained samples/s of one instance between pauses: the same at every throughput.
+
+        The spot share is a share of this, so that a fleet which keeps it keeps it when the run is slower.
+        """
+        available = availability(self.offers[column.offer_id], self.market.calibration)
+        return column.samples_per_s * available * (1.0 - self.workload.drop_share) * self.duty
 
     def reward_vcpus(self, column: RolloutColumn) -> float:
         """Return cores of one instance left for rewards."""
@@ -161,11 +191,18 @@ class Problem:
         return travel_s <= farthest_s(self.workload, column.tp, column.generation_s, self.step_s(samples_per_s))
 
     def ways(self, site: Site) -> Ways:
-        """Return the way of the weights from a site to every rollout column, computed once per site."""
+        """Return the way of the weights from a site to every offer, computed once per site."""
         known = self._ways_by_site.get(site.anchor.id)
         if known is None:
             known = self._ways_by_site[site.anchor.id] = self._new_ways(site.anchor)
         return known
+
+    @cached_property
+    def travels_s(self) -> Floats:
+        """Every time that a version may travel from any trainer to any rollout machine, seconds, ascending."""
+        networks = {offer.network_gb_per_s for offer in self.offers.values()}
+        seconds_at_1 = transfer.transfer_s(self._version_bytes, 1.0)
+        return np.unique([seconds_at_1 / gb_per_s for gb_per_s in {*networks, *self._links.values()}])
 
     def egress_usd_per_hour(self, source: Offer, target: Offer, samples_per_s: float) -> float:
         """Return what one copy of every version costs from one machine to another."""
@@ -186,10 +223,7 @@ class Problem:
         ]
         gb_per_s = np.minimum(np.minimum(networks, source.network_gb_per_s), links)
         seconds_at_1 = transfer.transfer_s(self._version_bytes, 1.0)
-        return Ways(
-            travel_s=(seconds_at_1 / gb_per_s)[self.table.offer],
-            usd_per_version=np.array(prices)[number][self.table.offer],
-        )
+        return Ways(travel_s=seconds_at_1 / gb_per_s, usd_per_version=np.array(prices)[number])
 
     @cached_property
     def _places(self) -> tuple[list[Offer], Ints, Floats]:

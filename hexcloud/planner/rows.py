@@ -83,7 +83,7 @@ def _add_survival(rules: RuleModel) -> None:
     unit = _unit(share * rules.useful.top)
     rates = rules.of(rules.useful.surviving / unit)
     total = _add_total(rules, rates)
-    names, numbers = rules.problem.table.domains
+    names, numbers = rules.useful.table.domains
     lost: dict[int, list[Term]] = defaultdict(list)
     domains = numbers[list(rules.choice.rollout)].tolist()
     for domain, machines, rate in zip(domains, _variables(rules), rates, strict=True):
@@ -94,12 +94,15 @@ def _add_survival(rules: RuleModel) -> None:
 
 
 def _add_spot_share(rules: RuleModel) -> None:
-    share = rules.problem.policy.max_spot_share
-    if share >= 1 or all(rules.offer(column).tenure is Tenure.ON_DEMAND for column, _ in rules.rollout):
+    useful, share = rules.useful, rules.problem.policy.max_spot_share
+    if not useful.shares_spot or all(rules.offer(column).tenure is Tenure.ON_DEMAND for column, _ in rules.rollout):
         return
-    useful = rules.useful
-    spot = useful.slowest if rules.choice.relaxed else useful.rates
-    terms = np.where(rules.problem.table.is_spot, (1 - share) * spot, -share * useful.rates)
+    if useful.is_eased:
+        unit = _unit((1 - share) * useful.top)
+        staying = zip(_variables(rules), rules.of(useful.staying / unit), strict=True)
+        rules.at_least("spot_share", staying, (1 - share) / unit)
+        return
+    terms = np.where(useful.table.is_spot, (1 - share) * useful.full_rates, -share * useful.full_rates)
     rules.limit("spot_share", zip(_variables(rules), rules.of(terms), strict=True), upper=0.0)
 
 
@@ -129,8 +132,8 @@ def _add_counts(rules: RuleModel) -> None:
         ]
         if drawn:
             rules.limit(f"quota[{key}]", drawn, upper=left)
-    if rules.choice.counts_slots:
-        slots = zip(_variables(rules), rules.of(problem.table.slots), strict=True)
+    if not rules.useful.is_eased:
+        slots = zip(_variables(rules), rules.of(rules.useful.table.slots), strict=True)
         most = (workload.eta + 1) * workload.samples_per_step
         rules.limit("in_flight", slots, upper=float(most) + problem.slack.get("in_flight", 0.0))
     if problem.require and rules.gangs:

@@ -25,15 +25,16 @@ class Choice:
 
     useful: Useful
     rollout: tuple[int, ...]
-    """Positions of columns in `problem.rollout`."""
+    """Rows of `useful.table`."""
     gangs: tuple[TrainerColumn, ...]
     """Empty: the rollout side alone, for a lower bound."""
     source: Offer | None
     """Where weights come from; None: egress is free."""
     relaxed: bool = False
-    """For a lower bound with few columns: spot machines count least in `spot_share`, and pools do not."""
-    counts_slots: bool = True
-    """Is there a rule `in_flight`?"""
+    """For a lower bound: there is no rule `pools`."""
+    grows_egress: bool = False
+    """In a range: does egress grow with the throughput? Else it costs what it does at the low end, which is easier to
+    solve and promises too much where egress is much of the price."""
     usd_per_sample_s: float | None = None
     """In a range: what one sample/s more is worth, USD/h, so that the objective is cost minus worth; None: cost counts
     for nothing and the objective is minus the throughput."""
@@ -68,12 +69,12 @@ class RuleModel:
         self.rent, self.egress, self.one_off, self.risk = Bill(), Bill(), Bill(), Bill()
         self.pace = self._pace()
         self.most = [_MANY] * len(choice.rollout) if elastic else self.of(self.useful.most)
-        columns = [self.problem.rollout[position] for position in choice.rollout]
+        columns = [self.useful.column(row) for row in choice.rollout]
         self.rollout: Machines = tuple(zip(columns, map(self._machines, columns, self.most), strict=True))
         self.gangs = tuple((gang, self._gang(gang)) for gang in choice.gangs)
 
     def of(self, array: Floats) -> list[float]:
-        """Return the entries of an array over all columns that belong to `rollout`, in its order."""
+        """Return the entries of an array over the rows of the table that belong to `rollout`, in its order."""
         entries: list[float] = array[list(self.choice.rollout)].tolist()
         return entries
 
@@ -82,6 +83,24 @@ class RuleModel:
         bill.terms.append((variable, usd_per_hour))
         if not self.elastic and (self.pace is None or self.choice.usd_per_sample_s is not None):
             self.model.add_cost(variable, usd_per_hour)
+
+    def charge_by_pace(self, bill: Bill, flag: Variable, usd_per_hour: float) -> None:
+        """Put a flag's price on a bill that grows in proportion to the throughput; the price is that of the low end.
+
+        In models with `grows_egress` flag times throughput is a variable too, with no choice, as the flag is 0 or 1.
+        """
+        if self.pace is None or not self.choice.grows_egress or usd_per_hour == 0.0:
+            self.charge(bill, flag, usd_per_hour)
+            return
+        low, high = self.useful.samples_per_s, self.useful.top
+        busy = self.model.add_variable()
+        self.charge(bill, busy, usd_per_hour / low)
+        if usd_per_hour > 0:
+            self.model.add_row(UNNAMED, [(busy, 1.0), (flag, -low)], lower=0.0)
+            self.model.add_row(UNNAMED, [(busy, 1.0), (self.pace, -1.0), (flag, -high)], lower=-high)
+        else:
+            self.model.add_row(UNNAMED, [(busy, 1.0), (flag, -high)], upper=0.0)
+            self.model.add_row(UNNAMED, [(busy, 1.0), (self.pace, -1.0), (flag, -low)], upper=-low)
 
     def at_least(self, name: str, terms: Iterable[Term], share: float, slack: float = 0.0) -> None:
         """Add a rule whose sum must reach a share of the throughput, less some slack."""

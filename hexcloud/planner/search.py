@@ -1,21 +1,23 @@
 """search: the cheapest allocation at one throughput, branching on the trainer's site before counts."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from hexcloud.domain.errors import SolverStoppedError
-from hexcloud.domain.offer import OfferId
+from hexcloud.domain.offer import Tenure
 from hexcloud.domain.plan import Allocation, RolloutColumn, TrainerColumn
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.floor import Floor, rollout_floor
-from hexcloud.planner.gangs import Ranked
+from hexcloud.planner.gangs import Ranked, Site
 from hexcloud.planner.milp import INFINITY, Solution, Status
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
-from hexcloud.planner.table import Ints
+from hexcloud.planner.table import Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
 NODE_LIMIT = 50_000
@@ -64,16 +66,33 @@ class Trial:
     """One throughput that is tried at every site."""
 
     useful: Useful
+    """Eased."""
     floor: Floor
     sites: tuple[Ranked, ...]
     """Cheapest gang first, none over the hourly cap."""
     rise: float = 0.0
     """By how much whole machines are dearer than the floor, as far as is proven, USD/h."""
+    among: Flags | None = None
+    """Offers, by number, that a first guess may hold; None: all."""
 
     @property
     def least(self) -> float:
         """Return what rollout costs at least, USD/h."""
         return self.floor.usd_per_hour + self.rise
+
+    @cached_property
+    def exact_extra(self) -> Floats:
+        """USD/h by which using one of the exact columns raises the floor."""
+        return self.floor.extra_of(self.useful.exact)
+
+    def near(self, useful: Useful, site: Site, most_extra: float) -> Ints:
+        """Return the rows in reach of a site, of the eased or the exact columns, that add no more than so much."""
+        rows = self.floor.alive if useful.is_eased else np.arange(len(useful.table))
+        extra = self.floor.extra if useful.is_eased else self.exact_extra
+        if self.among is not None:
+            rows = np.flatnonzero(self.among[useful.table.offer])
+        over = extra[rows] + useful.egress_usd_per_hour(site)[rows]
+        return rows[useful.in_reach(site)[rows] & (over <= most_extra)]
 
 
 def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | None = None) -> Found | None:
@@ -82,7 +101,7 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | N
     `start` is a plan that was good before prices moved: what its kinds of machines cost today is the price to beat.
     Raises SolverStoppedError when the node limit comes before the proof.
     """
-    trial = trial_at(Useful(problem, samples_per_s))
+    trial = trial_at(Useful(problem, samples_per_s, is_eased=True))
     best = _guess(trial, gap, start)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
@@ -117,43 +136,51 @@ def solved(rules: RuleModel, gap: float) -> Solution:
 def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float = INFINITY) -> Found:
     """Solve one site: without what is out of reach, dominated, or over the ceiling together with the rest.
 
-    First without counting slots, so that the largest batch of every machine is enough; only when that answer has more
-    samples in flight than admission lets in, with them. Answers over the cutoff are not looked for, nor any where no
-    rollout machine is left.
+    Answers over the cutoff are not looked for, nor any where no rollout machine is left.
     """
-    nodes = 0
-    for counts_slots in (False, True):
-        rules = _site_rules(trial, ranked, ceiling, counts_slots)
+    return eased_first(trial.useful, lambda useful: _site_rules(trial, useful, ranked, ceiling), gap, cutoff)
+
+
+def eased_first(useful: Useful, rules_of: Callable[[Useful], RuleModel], gap: float, cutoff: float) -> Found:
+    """Solve a model of eased columns, and only when its answer breaks a rule that was eased, that of the exact ones.
+
+    What no eased plan can do, no plan can.
+    """
+    nodes, bound = 0, -INFINITY
+    for one in (useful, useful.exact):
+        rules = rules_of(one)
         if not rules.rollout:
             return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, nodes)
         rules.model.cap_objective(cutoff)
         solution = solved(rules, gap)
-        nodes += solution.nodes
-        if not solution.values or fits_in_flight(rules, solution):
+        nodes, bound = nodes + solution.nodes, max(bound, solution.bound)
+        if not solution.values or is_kept(rules, solution):
             break
-    return Found(rules, solution, solution.bound, nodes)
+    return Found(rules, solution, bound, nodes)
 
 
-def _site_rules(trial: Trial, ranked: Ranked, ceiling: float, counts_slots: bool) -> RuleModel:
-    least_gang, site, gangs, prices = ranked
-    useful, floor = trial.useful, trial.floor
-    problem = useful.problem
-    if problem.keeps_all:
+def _site_rules(trial: Trial, useful: Useful, ranked: Ranked, ceiling: float) -> RuleModel:
+    least_gang, site, able = ranked
+    if useful.problem.keeps_all:
         everything = np.flatnonzero(useful.in_reach(site))
-        return build(Choice(useful, tuple(everything.tolist()), gangs, site.anchor))
-    affordable = tuple(gang for gang, usd in zip(gangs, prices, strict=True) if trial.least + usd <= ceiling)
-    alive = floor.alive
-    extra = floor.extra[alive] + useful.egress_usd_per_hour(site)[alive]
-    near = alive[useful.in_reach(site)[alive] & (extra <= ceiling - floor.usd_per_hour - least_gang)]
-    kept = undominated(Contest(useful, near, affordable, counts_slots=counts_slots))
-    return build(Choice(useful, tuple(kept.tolist()), affordable, site.anchor, counts_slots=counts_slots))
+        return build(Choice(useful, tuple(everything.tolist()), able.columns, site.anchor))
+    affordable = able[trial.least + able.usd_per_hour <= ceiling]
+    near = trial.near(useful, site, ceiling - trial.floor.usd_per_hour - least_gang)
+    kept = undominated(Contest(useful, near, affordable.taken))
+    return build(Choice(useful, tuple(kept.tolist()), affordable.columns, site.anchor))
 
 
-def fits_in_flight(rules: RuleModel, solution: Solution) -> bool:
-    """Are no more samples in flight than admission lets in?"""
-    workload = rules.problem.workload
-    slots = sum(column.slots * solution.count(machines) for column, machines in rules.rollout)
-    return slots <= (workload.eta + 1) * workload.samples_per_step
+def is_kept(rules: RuleModel, solution: Solution) -> bool:
+    """Does an answer keep the rules that are eased: slots in flight and the spot share?"""
+    problem = rules.problem
+    held = [(column, solution.count(machines)) for column, machines in rules.rollout]
+    slots = sum(column.slots * count for column, count in held)
+    if slots > (problem.workload.eta + 1) * problem.workload.samples_per_step:
+        return False
+    share = problem.policy.max_spot_share
+    made = [(rules.offer(column), problem.full_rate(column) * count) for column, count in held if count]
+    spot = sum(rate for offer, rate in made if offer.tenure is Tenure.SPOT)
+    return share >= 1.0 or spot <= share * sum(rate for _, rate in made) * (1.0 + _HAIR)
 
 
 def _guess(trial: Trial, gap: float, start: Held | None) -> Found | None:
@@ -165,27 +192,29 @@ def _guess(trial: Trial, gap: float, start: Held | None) -> Found | None:
         return known
     alive = trial.floor.alive
     few = alive[np.argsort(trial.floor.extra[alive], kind="stable")[:FEW]]
-    return _among(trial, np.sort(few), trial.sites[0], gap)
+    return _among(trial, few_offers(trial.useful, few), trial.sites[0], gap)
+
+
+def few_offers(useful: Useful, rows: Ints) -> Flags:
+    """Return the offers of some rows, by number."""
+    among = np.zeros(len(useful.table.facts), np.bool_)
+    among[useful.table.offer[rows]] = True
+    return among
 
 
 def _of_columns(trial: Trial, gap: float, start: Held) -> Found | None:
-    """Return the best plan of an earlier plan's columns, with a gang at its site."""
-    gang = start.gang.offer_id
-    ranked = next((one for one in trial.sites if any(other.offer_id == gang for other in one.gangs)), None)
-    wanted = {_key(column) for column, _ in start.rollout}
-    names = {name for name, _, _ in wanted}
-    rollout = enumerate(trial.useful.problem.rollout)
-    used = [position for position, one in rollout if one.offer_id in names and _key(one) in wanted]
-    return _among(trial, np.array(used, np.int64), ranked, gap) if ranked is not None and used else None
+    """Return the best plan of an earlier plan's offers, with a gang at its site."""
+    numbers = trial.useful.problem.offer_numbers
+    gang = numbers.get(start.gang.offer_id)
+    ranked = next((one for one in trial.sites if gang in one.able.offer), None)
+    used = [numbers[column.offer_id] for column, _ in start.rollout if column.offer_id in numbers]
+    among = np.zeros(len(numbers), np.bool_)
+    among[used] = True
+    return _among(trial, among, ranked, gap) if ranked is not None and used else None
 
 
-def _key(column: RolloutColumn) -> tuple[OfferId, int, int]:
-    return column.offer_id, column.tp, column.batch
-
-
-def _among(trial: Trial, positions: Ints, ranked: Ranked, gap: float) -> Found | None:
-    few = replace(trial, floor=replace(trial.floor, alive=positions))
-    found = at_site(few, ranked, gap, INFINITY)
+def _among(trial: Trial, among: Flags, ranked: Ranked, gap: float) -> Found | None:
+    found = at_site(replace(trial, among=among), ranked, gap, INFINITY)
     return found if found.solution.values else None
 
 
@@ -209,10 +238,12 @@ def raised(trial: Trial, ceiling: float) -> Trial:
         return trial
     slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour
     near = floor.alive[floor.extra[floor.alive] <= slack]
-    gangs = ((gang, usd) for ranked in trial.sites for gang, usd in zip(ranked.gangs, ranked.prices, strict=True))
-    affordable = tuple(gang for gang, usd in gangs if floor.usd_per_hour + usd <= ceiling)
-    kept = undominated(Contest(useful, near, affordable, relaxed=True, counts_slots=False))
-    rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True, counts_slots=False))
+    taken = np.zeros(len(useful.table.facts))
+    for ranked in trial.sites:
+        affordable = ranked.able[floor.usd_per_hour + ranked.able.usd_per_hour <= ceiling]
+        np.maximum.at(taken, affordable.offer, affordable.nodes)
+    kept = undominated(Contest(useful, near, taken, relaxed=True))
+    rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True))
     rules.model.cap_objective(floor.usd_per_hour + slack)
     solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
     return replace(trial, rise=min(slack, max(0.0, solution.bound - floor.usd_per_hour)))

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
-from hexcloud.domain.plan import Columns
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.workload import Workload
@@ -52,11 +51,7 @@ class Shop:
     def only(self, keep: Callable[[Offer], bool]) -> "Shop":
         """Return the shop of a buyer who looks at some offers only."""
         kept = {offer.id for offer in self.problem.offers.values() if keep(offer)}
-        columns = Columns(
-            rollout=tuple(column for column in self.problem.rollout if column.offer_id in kept),
-            trainer=tuple(column for column in self.problem.gangs if column.offer_id in kept),
-        )
-        return replace(self, problem=replace(self.problem, columns=columns))
+        return replace(self, problem=replace(self.problem, columns=self.problem.kinds.only(kept)))
 
     def on_demand(self) -> "Shop":
         """Return the shop of a buyer who takes nothing that can be taken back."""
@@ -107,8 +102,8 @@ class Shop:
 
     def floor_usd_per_hour(self) -> float:
         """Return the price of the cheapest gang that trains fast enough, which no plan is under; else infinity."""
-        able = (gang for gang in self.problem.gangs if gang.samples_per_s * self.problem.duty >= self.samples_per_s)
-        return min((self.problem.gang_usd_per_hour(gang) for gang in able), default=INFINITY)
+        able = self.problem.gang_table.between(self.samples_per_s, self.samples_per_s)
+        return float(able.usd_per_hour.min(initial=INFINITY))
 
     def best_single_type(self) -> tuple[str, float] | None:
         """Return GPU and price of the cheapest buyer of one GPU type; types are tried by their floor."""

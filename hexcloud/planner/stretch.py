@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hexcloud.domain.offer import Offer, place_of
 from hexcloud.domain.plan import Columns, TrainerColumn
 from hexcloud.planner.gangs import Site
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
@@ -39,11 +40,16 @@ def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
 
 def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
     """Return the largest throughput of a range at which machines keep every rule; None when not even the least one."""
-    few = replace(problem, columns=Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,)))
+    today = _today(problem.kinds, held)
+    if today is None:
+        return None
+    held = today
+    own = Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,))
+    few = replace(problem, columns=own, keeps_all=True)
     anchor = _anchor(problem, held.gang)
     if len(few.rollout) < len(held.rollout) or not few.gangs or anchor is None or _is_over_stock(few, held):
         return None
-    site = Site(anchor, few.gangs)
+    site = replace(few.sites[0], anchor=anchor)
     low, high = between
     if _price(few, held, site, low) == INFINITY:
         return None
@@ -54,6 +60,14 @@ def stretched(problem: Problem, held: Held, between: tuple[float, float], width:
         low, high = (pace, high) if _price(few, held, site, pace) < INFINITY else (low, pace)
     made = max(between[0], low * (1.0 - _TOLERANCE))
     return Stretched(held, made, _price(few, held, site, made))
+
+
+def _today(kinds: Kinds, held: Held) -> Held | None:
+    """Return the machines with today's rates, which may have been learned since; None when one can no longer be had."""
+    rollout = tuple((kinds.rollout_like(column), count) for column, count in held.rollout)
+    gang = kinds.gang_like(held.gang)
+    known = tuple((column, count) for column, count in rollout if column is not None)
+    return None if gang is None or len(known) < len(rollout) else Held(known, gang)
 
 
 def _is_over_stock(few: Problem, held: Held) -> bool:
@@ -76,7 +90,7 @@ def _price(few: Problem, held: Held, site: Site, samples_per_s: float) -> float:
     if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(site).all():
         return INFINITY
     counts = {(column.offer_id, column.tp, column.batch): count for column, count in held.rollout}
-    rules = build(Choice(useful, tuple(range(len(few.rollout))), few.gangs, site.anchor))
+    rules = build(Choice(useful, tuple(range(len(useful.table))), few.gangs, site.anchor))
     for column, machines in rules.rollout:
         rules.model.fix(machines, counts[column.offer_id, column.tp, column.batch])
     return solved(rules, INFINITY).objective

@@ -13,16 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hexcloud.domain.plan import TrainerColumn
 from hexcloud.planner.dominance import Contest, undominated
-from hexcloud.planner.fastest import first_ceiling, least_usd_per_sample_s
-from hexcloud.planner.floor import Floor, rollout_floor
-from hexcloud.planner.gangs import Site
+from hexcloud.planner.fastest import first_ceiling
+from hexcloud.planner.floor import rollout_floor
+from hexcloud.planner.gangs import Able, Site
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
-from hexcloud.planner.rules import Choice
-from hexcloud.planner.search import Found, Held, cheapest, fits_in_flight, held_in, solved
+from hexcloud.planner.rules import Choice, RuleModel
+from hexcloud.planner.search import Found, Held, Trial, cheapest, eased_first, held_in
 from hexcloud.planner.stretch import stretched
 from hexcloud.planner.useful import Useful
 
@@ -90,7 +89,7 @@ def _swept(problem: Problem, best: _Best, between: tuple[float, float], gap: flo
         if not spans or spans[0].ratio >= best.ratio * (1.0 - gap):
             break
         span, goal = heapq.heappop(spans), best.ratio * (1.0 - gap)
-        answer = _better_in(Useful(problem, span.low, span.high), goal)
+        answer = _promise(problem, span, goal, gap)
         if answer is None:
             bound = min(bound, goal)
             continue
@@ -136,25 +135,36 @@ def _ranges(slowest: float, ceiling: float) -> Iterator[tuple[float, float]]:
 
 def _ratio_bound(useful: Useful) -> float:
     """Return what a sample/s costs at least in a range, USD/h: rollout at its cheapest, and a share of a gang."""
-    gangs = useful.problem.gang_table
-    able = gangs.rates >= useful.samples_per_s
-    shares = gangs.usd_per_hour[able] / np.minimum(gangs.rates[able], useful.top)
-    return least_usd_per_sample_s(useful) + float(shares.min(initial=INFINITY))
+    gangs = useful.problem.gang_table.between(useful.samples_per_s, useful.top)
+    shares = gangs.usd_per_hour / np.minimum(gangs.rates, useful.top)
+    return useful.least_usd_per_sample_s() + float(shares.min(initial=INFINITY))
 
 
-def _better_in(useful: Useful, ratio: float) -> Found | None:
+def _promise(problem: Problem, span: _Span, ratio: float, gap: float) -> Found | None:
+    """Return a plan that promises samples under a ratio in a range, or None when there is none.
+
+    Where it may only promise so much because its egress is that of the low end, a model in which that grows decides.
+    """
+    useful = Useful(problem, span.low, span.high, is_eased=True)
+    answer = _better_in(useful, ratio, grows_egress=False)
+    hidden = 0.0 if answer is None else answer.rules.egress.usd_per_hour(answer.solution) * (span.high / span.low - 1.0)
+    return answer if hidden <= gap * ratio * span.low else _better_in(useful, ratio, grows_egress=True)
+
+
+def _better_in(useful: Useful, ratio: float, *, grows_egress: bool) -> Found | None:
     """Return a plan that promises samples under a ratio in a range, or None when no site has one."""
     table, floor = useful.problem.gang_table, rollout_floor(useful)
-    able = np.flatnonzero(table.rates >= useful.samples_per_s)
+    able = table.between(useful.samples_per_s, useful.top)
     worth = ratio - floor.usd_per_hour / useful.samples_per_s
-    spare = np.minimum(table.rates[able], useful.top) * worth - table.usd_per_hour[able]
+    spare = np.minimum(able.rates, useful.top) * worth - able.usd_per_hour
     most = np.full(len(table.sites), -np.inf)
-    np.maximum.at(most, table.site[able], spare)
+    np.maximum.at(most, able.site, spare)
+    trial = Trial(useful, floor, ())
     for number in np.argsort(-most, kind="stable").tolist():
         if most[number] <= 0:
             break
-        gangs = tuple(table.all[index] for index in able[(table.site[able] == number) & (spare > 0)].tolist())
-        found = _at_site(useful, floor, _Hope(table.sites[number], gangs, ratio, float(most[number])))
+        gangs = able[(able.site == number) & (spare > 0)]
+        found = _at_site(trial, _Hope(table.sites[number], gangs, ratio, float(most[number]), grows_egress))
         if found is not None:
             return found
     return None
@@ -164,26 +174,22 @@ class _Hope(NamedTuple):
     """A site where samples might cost less than a ratio."""
 
     site: Site
-    gangs: tuple[TrainerColumn, ...]
+    gangs: Able
     ratio: float
     spare: float
     """What a plan may pay per hour beyond its cheapest gang and the floor of its rollout."""
+    grows_egress: bool
 
 
-def _at_site(useful: Useful, floor: Floor, hope: _Hope) -> Found | None:
-    over = floor.extra + useful.egress_usd_per_hour(hope.site)
-    near = floor.alive[(useful.in_reach(hope.site) & (over < hope.spare))[floor.alive]]
-    for counts_slots in (False, True):
-        kept = undominated(Contest(useful, near, hope.gangs, counts_slots=counts_slots))
-        choice = Choice(useful, tuple(kept.tolist()), hope.gangs, hope.site.anchor, usd_per_sample_s=hope.ratio)
-        rules = build(replace(choice, counts_slots=counts_slots))
-        rules.model.cap_objective(0.0)
-        solution = solved(rules, _ROUGH)
-        if not solution.values:
-            return None
-        if fits_in_flight(rules, solution):
-            return Found(rules, solution, -INFINITY, solution.nodes)
-    return None
+def _at_site(trial: Trial, hope: _Hope) -> Found | None:
+    def rules_of(useful: Useful) -> RuleModel:
+        near = trial.near(useful, hope.site, hope.spare)
+        kept = undominated(Contest(useful, near, hope.gangs.taken))
+        choice = Choice(useful, tuple(kept.tolist()), hope.gangs.columns, hope.site.anchor)
+        return build(replace(choice, grows_egress=hope.grows_egress, usd_per_sample_s=hope.ratio))
+
+    found = eased_first(trial.useful, rules_of, _ROUGH, 0.0)
+    return found if found.solution.values else None
 
 
 def _improved(problem: Problem, best: _Best, held: Held, between: tuple[float, float], gap: float) -> _Best:

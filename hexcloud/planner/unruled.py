@@ -10,10 +10,11 @@ from functools import cached_property
 
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
-from hexcloud.domain.plan import Columns, RolloutColumn, TrainerColumn
+from hexcloud.domain.plan import RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 
@@ -98,7 +99,7 @@ class Ruled:
         policy, market = _policy(problem.policy, gone), _market(problem.market, gone)
         workload = _workload(problem.workload, gone)
         fleet = problem.fleet.model_copy(update={"sold_out": {}}) if "sold_out" in gone else problem.fleet
-        columns = problem.columns
+        columns = problem.kinds
         if self.is_market and gone & {*_LISTED, "spot_share", *(name for name in gone if name.startswith(QUOTA))}:
             offers = screen(market, workload, policy, fleet).offers
             columns, _ = build_columns(offers, market, workload, policy)
@@ -128,7 +129,7 @@ def _workload(workload: Workload, gone: set[str]) -> Workload:
     return workload.model_copy(update={"reward_cpu_s_per_sample": 0.0}) if "reward_cpu" in gone else workload
 
 
-def _columns(columns: Columns, gone: set[str]) -> Columns:
+def _columns(columns: Kinds, gone: set[str]) -> Kinds:
     rollout: dict[str, object] = {}
     if "in_flight" in gone:
         rollout["replicas"] = 0
@@ -144,12 +145,13 @@ def _columns(columns: Columns, gone: set[str]) -> Columns:
 
 
 def altered(
-    columns: Columns,
+    kinds: Kinds,
     rollout: Callable[[RolloutColumn], RolloutColumn],
     trainer: Callable[[TrainerColumn], TrainerColumn],
-) -> Columns:
+) -> Kinds:
     """Return columns of which every one is another."""
-    return Columns(
-        rollout=tuple(rollout(column) for column in columns.rollout),
-        trainer=tuple(trainer(gang) for gang in columns.trainer),
+    return replace(
+        kinds,
+        ladders=tuple(tuple(map(rollout, ladder)) for ladder in kinds.ladders),
+        crews=tuple(tuple(map(trainer, crew)) for crew in kinds.crews),
     )

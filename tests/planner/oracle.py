@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.market import LinkScope, Market, Quota
-from hexcloud.domain.offer import Offer, OfferId, Tenure
+from hexcloud.domain.offer import Offer, OfferId, Tenure, place_of
 from hexcloud.domain.plan import Allocation, Columns, Layout, Role, RolloutColumn, SlotName, TrainerColumn
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.freshness import versions_allowed, versions_old
+from hexcloud.estimate.transfer import full_bytes, transfer_s
+from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.useful import Useful
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -120,6 +122,38 @@ def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.M
     )
 
 
+@st.composite
+def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
+    """A few offers with all the columns that the estimator gives them, far too many for brute force."""
+    make_offer, make_market, workload = makers
+    found: dict[OfferId, Offer] = {}
+    for _ in range(draw(st.integers(2, 5))):
+        region, zone = draw(st.sampled_from(PLACES))
+        offer = make_offer(
+            draw(st.sampled_from(["big8", "lean8", "big1", "lean2"])),
+            float(draw(st.integers(1, 30))),
+            region=region,
+            zone=zone,
+            tenure=draw(st.sampled_from(list(Tenure))),
+            stock=draw(st.sampled_from([8, 4, 2, 1])),
+            vcpus=float(draw(st.sampled_from([64, 64, 12]))),
+            network_gb_per_s=draw(st.sampled_from([50.0, 50.0, 1.0])),
+            quota=draw(st.sampled_from([None, None, "q"])),
+            quota_units=8.0,
+        )
+        found[offer.id] = offer
+    policy = Policy(
+        target_samples_per_s=1.0,
+        survival_share=draw(st.sampled_from([0.0, 0.4])),
+        max_spot_share=draw(st.sampled_from([1.0, 1.0, 0.5, 0.2])),
+        spot_trainer=draw(st.booleans()),
+        max_pools=draw(st.sampled_from([None, None, None, 2])),
+    )
+    quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
+    job = {"eta": draw(st.sampled_from([4, 4, 1, 0])), "samples_per_step": draw(st.sampled_from([256, 64]))}
+    return make_market(*found.values(), quotas=quotas), workload.model_copy(update=job), policy
+
+
 @dataclass(frozen=True)
 class Pick:
     """One gang and counts of rollout columns: a point the oracle judges."""
@@ -194,7 +228,8 @@ def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
     held[pick.gang.offer_id] += pick.gang.nodes
     rates = [(problem.offers[c.offer_id], n * problem.rate(c, target)) for c, n in pick.counts]
     total = sum(rate for _, rate in rates)
-    spot = sum(rate for offer, rate in rates if offer.tenure is Tenure.SPOT)
+    full = [(problem.offers[c.offer_id], n * problem.full_rate(c)) for c, n in pick.counts]
+    spot = sum(rate for offer, rate in full if offer.tenure is Tenure.SPOT)
     tight = 1e-6
     checks = {
         "train_rate": pick.gang.samples_per_s * problem.duty >= target - tight,
@@ -204,7 +239,7 @@ def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
             sum(n * draw_on(problem.offers[name], key) for name, n in held.items()) <= left
             for key, left in problem.quotas.items()
         ),
-        "spot_share": spot <= policy.max_spot_share * total + tight,
+        "spot_share": spot <= policy.max_spot_share * sum(rate for _, rate in full) + tight,
         "pools": sum(1 for count in held.values() if count) <= (policy.max_pools or 99),
         "in_flight": sum(n * c.slots for c, n in pick.counts) <= (workload.eta + 1) * workload.samples_per_step,
         "reward_cpu": sum(n * problem.reward_vcpus(c) for c, n in pick.counts)
@@ -226,8 +261,16 @@ def draw_on(offer: Offer, key: str) -> float:
 
 
 def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, samples_per_s: float) -> bool:
-    site = next(site for site in problem.sites if gang in site.gangs)
-    return bool(Useful(problem, samples_per_s).in_reach(site)[problem.rollout.index(column)])
+    """Is the p95 sample young enough? Ways are measured from the best network of the gang's zone."""
+    offer, network = problem.offers[column.offer_id], problem.market.network
+    zone = {one.offer_id for one in problem.gangs if place_of(one.offer_id) == place_of(gang.offer_id)}
+    travel_s = min(
+        transfer_s(full_bytes(problem.workload.model), forecast_gb_per_s(problem.offers[name], offer, network))
+        for name in zone
+    )
+    workload, step_s = problem.workload, problem.workload.samples_per_step / samples_per_s
+    age = versions_old(workload, column.tp, column.generation_s, travel_s, step_s)
+    return age <= versions_allowed(workload) * (1 + 1e-9)
 
 
 def as_pick(allocation: Allocation) -> Pick:

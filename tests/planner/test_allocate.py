@@ -15,6 +15,7 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import allocate, solve
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from tests.planner.oracle import (
@@ -163,7 +164,7 @@ def test_a_plan_to_start_from_changes_the_time_and_not_the_price(makers: Makers,
         assert solve(later, gap=0.0, start=first).usd_per_hour == pytest.approx(price(later), rel=1e-6)
 
 
-def with_market(problem: Problem, among: tuple[Offer, ...], columns: Columns) -> Problem:
+def with_market(problem: Problem, among: tuple[Offer, ...], columns: Columns | Kinds) -> Problem:
     market = problem.market.model_copy(update={"offers": among})
     return Problem(columns, market, problem.workload, problem.policy, problem.fleet)
 

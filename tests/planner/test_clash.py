@@ -117,7 +117,11 @@ def test_a_wish_that_turns_every_offer_away_is_named_with_its_number_and_its_men
 def test_a_quota_of_nothing_is_named_with_the_offers_that_draw_on_it(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
-    offers = (make_offer("big8", quota_global="all"), make_offer("lean8", 2.0), make_offer("big1", quota_global="all"))
+    offers = (
+        make_offer("big8", quota_global="all"),
+        make_offer("lean8", 2.0, stock=1),
+        make_offer("big1", quota_global="all"),
+    )
     market = make_market(*offers, quotas=(Quota(key="all", left=0.0),))
     rules = clashing_rules(listed(market, workload, policy), 5.0)
     clash = told_clashes(rules, market, workload, policy, FleetState())

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -12,46 +13,34 @@ MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
 
 
-def test_rollout_comes_at_three_batches_and_smaller_ones_finish_sooner(
+def test_rollout_comes_at_every_degree_and_halving_and_smaller_batches_finish_sooner(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
-    offer = make_offer("big1")
+    offer = make_offer("big8")
     columns, rejections = build_columns((offer,), make_market(offer), workload, policy)
-    assert [column.batch for column in columns.rollout] == [64, 128, 256]
-    assert columns.rollout[0].generation_s < columns.rollout[2].generation_s
-    assert columns.rollout[0].samples_per_s < columns.rollout[2].samples_per_s
+    shapes = {(column.tp, column.batch) for column in columns.rollout}
+    assert {tp for tp, _ in shapes} == {1, 2, 4}
+    for tp in (1, 2, 4):
+        batches = sorted(batch for degree, batch in shapes if degree == tp)
+        assert batches[0] == 1
+        assert all(more // 2 == less for less, more in pairwise(batches))
+        own = [column for column in columns.rollout if column.tp == tp]
+        assert all(less.generation_s < more.generation_s for less, more in pairwise(own))
+        assert all(less.samples_per_s < more.samples_per_s for less, more in pairwise(own))
     assert rejections == ()
 
 
-def test_a_slow_gpu_gets_a_column_that_is_quick_enough_for_the_target(
+def test_columns_do_not_depend_on_what_is_asked(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
-    offer = make_offer("lean8", gpu="SLOW")
-    market = make_market(offer)
-    slow = market.gpus["LEAN"].model_copy(update={"name": "SLOW", "hbm_gib": 24.0, "hbm_gb_per_s": 600.0})
-    market = market.model_copy(update={"gpus": market.gpus | {"SLOW": slow}})
-    fast = policy.model_copy(update={"target_samples_per_s": 30_000 / 2048})
-    allowed_s = workload.eta * workload.samples_per_step / (30_000 / 2048)
-    columns, _ = build_columns((offer,), market, workload, fast)
-    quick = [column for column in columns.rollout if column.generation_s < allowed_s]
-    assert quick and all(column.tp > 1 for column in quick)
-    unhurried = policy.model_copy(update={"target_samples_per_s": 1.0})
-    slow_columns, _ = build_columns((offer,), market, workload, unhurried)
-    assert not [column for column in slow_columns.rollout if column.generation_s < allowed_s]
-
-
-def test_where_the_throughput_is_not_known_columns_get_sooner_step_by_step(
-    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
-) -> None:
-    offer = make_offer("lean8")
-    most = policy.model_copy(update={"objective": Objective.MAX_THROUGHPUT, "target_samples_per_s": None})
-    columns, _ = build_columns((offer,), make_market(offer), workload, most)
-    usual, _ = build_columns((offer,), make_market(offer), workload, policy)
-    quickest = min(column.generation_s for column in columns.rollout)
-    assert quickest < 0.5 * min(column.generation_s for column in usual.rollout)
-    for one in columns.rollout:
-        rivals = [other for other in columns.rollout if other.tp == one.tp and other.batch < one.batch]
-        assert all(other.samples_per_s <= one.samples_per_s for other in rivals)
+    offers = (make_offer("big8"), make_offer("lean8", 9.0))
+    asks = (
+        {"target_samples_per_s": 1.0},
+        {"target_samples_per_s": 1e6},
+        {"objective": Objective.MAX_THROUGHPUT, "target_samples_per_s": None, "max_usd_per_hour": 5.0},
+    )
+    built = [build_columns(offers, make_market(*offers), workload, policy.model_copy(update=ask))[0] for ask in asks]
+    assert built[0] == built[1] == built[2]
 
 
 def test_equal_machines_get_equal_columns(
@@ -90,16 +79,20 @@ def test_tensor_parallelism_divides_heads_and_machine(
         assert column.tp * column.replicas == 8
 
 
-def test_gangs_grow_in_steps_up_to_stock_and_policy(
+def test_gangs_have_every_number_of_nodes_up_to_stock_and_policy(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
-    offer = make_offer("big8", stock=5)
-    columns, _ = build_columns((offer,), make_market(offer), workload, policy)
-    assert [gang.nodes for gang in columns.trainer] == [1, 2, 3, 4]
+    offer = make_offer("big1", stock=70)
+    willing = policy.model_copy(update={"max_gang_nodes": 100})
+    columns, _ = build_columns((offer,), make_market(offer), workload, willing)
+    assert [gang.nodes for gang in columns.trainer][-20:] == list(range(45, 65))
+    columns, _ = build_columns((offer,), make_market(offer), workload, policy.model_copy(update={"max_gang_nodes": 7}))
+    assert [gang.nodes for gang in columns.trainer][-1] == 7
+    few = make_offer("big8", stock=5)
+    columns, _ = build_columns((few,), make_market(few), workload, policy)
+    assert [gang.nodes for gang in columns.trainer] == [1, 2, 3, 4, 5]
     assert all(gang.layout.ranks == 8 * gang.nodes for gang in columns.trainer)
     assert all(gang.step_s == pytest.approx(256 / gang.samples_per_s) for gang in columns.trainer)
-    few, _ = build_columns((offer,), make_market(offer), workload, policy.model_copy(update={"max_gang_nodes": 2}))
-    assert [gang.nodes for gang in few.trainer] == [1, 2]
 
 
 def test_spot_gangs_need_a_policy_that_wants_them(

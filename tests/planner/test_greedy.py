@@ -11,6 +11,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.greedy import greedy_columns
+from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import cheapest
 
@@ -24,7 +25,7 @@ def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
     return Problem(columns, market, workload, policy, FleetState())
 
 
-def price(problem: Problem, columns: Columns) -> float:
+def price(problem: Problem, columns: Columns | Kinds) -> float:
     found = cheapest(Problem(columns, problem.market, problem.workload, problem.policy, problem.fleet), TARGET, MIP_GAP)
     assert found is not None
     return found.solution.objective

@@ -93,8 +93,7 @@ def test_the_way_home_is_free_and_short_and_the_way_elsewhere_is_not(
 ) -> None:
     problem = problem_of(market, workload, policy)
     ways = problem.ways(problem.sites[0])
-    for column, travel_s, usd in zip(problem.rollout, ways.travel_s, ways.usd_per_version, strict=True):
-        offer = problem.offers[column.offer_id]
+    for offer, travel_s, usd in zip(problem.offers.values(), ways.travel_s, ways.usd_per_version, strict=True):
         assert (usd == 0) == (offer.region == "us-one")
         assert (travel_s < 1) == ((offer.region, offer.zone) == ("us-one", "a"))
 

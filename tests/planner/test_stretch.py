@@ -10,7 +10,7 @@ from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import cheapest, held_in
+from hexcloud.planner.search import Held, cheapest, held_in
 from hexcloud.planner.stretch import stretched, stretched_answer
 
 MakeOffer = Callable[..., Offer]
@@ -62,11 +62,25 @@ def test_machines_that_never_keep_the_rules_make_nothing(
     assert stretched(poor, held_in(found), (1e-4, 10.0), 1e-3) is None
 
 
+def test_machines_make_what_they_make_today_not_what_was_once_thought(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    problem = problem_of(make_market(make_offer("big8")), workload, policy)
+    found = cheapest(problem, 5.0, 0.0)
+    assert found is not None
+    held = held_in(found)
+    hopeful = Held(
+        tuple((one.model_copy(update={"samples_per_s": 9 * one.samples_per_s}), n) for one, n in held.rollout),
+        held.gang.model_copy(update={"samples_per_s": 9 * held.gang.samples_per_s}),
+    )
+    assert stretched(problem, hopeful, (5.0, 100.0), 1e-5) == stretched(problem, held, (5.0, 100.0), 1e-5)
+
+
 def test_machines_beside_which_nobody_can_train_make_nothing(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     problem = problem_of(make_market(make_offer("big8")), workload, policy)
     found = cheapest(problem, 5.0, 0.0)
     assert found is not None
-    trainerless = replace(problem, columns=problem.columns.model_copy(update={"trainer": ()}))
+    trainerless = replace(problem, columns=problem.kinds.without_gangs())
     assert stretched(trainerless, held_in(found), (1.0, 10.0), 1e-3) is None

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -31,12 +32,13 @@ def test_rows_are_the_columns_in_their_order(market: Market, workload: Workload,
         assert table.slots[row] == column.slots
         assert table.cores[row] == problem.reward_vcpus(column)
         assert table.is_spot[row] == (offer.tenure is Tenure.SPOT)
-        assert table.domains[0][table.domain[row]] == offer.domain
+        names_of_domains, domains = table.domains
+        assert names_of_domains[domains[row]] == offer.domain
         assert table.price[row] == pytest.approx(offer.usd_per_hour + problem.new_machine_usd_per_hour(offer))
 
 
 def test_rates_and_reach_are_those_of_the_problem(market: Market, workload: Workload, policy: Policy) -> None:
-    problem = problem_of(market, workload, policy)
+    problem = replace(problem_of(market, workload, policy), keeps_all=True)
     useful = Useful(problem, 8.0)
     for row, column in enumerate(problem.rollout):
         assert useful.rates[row] == pytest.approx(problem.rate(column, 8.0))
@@ -49,7 +51,8 @@ def test_one_place_is_one_zone_domain_and_tenure(market: Market, workload: Workl
     seen: dict[int, set[tuple[str, str | None, Tenure]]] = {}
     for row, column in enumerate(problem.rollout):
         offer = problem.offers[column.offer_id]
-        seen.setdefault(int(problem.table.place[row]), set()).add((offer.domain, offer.zone, offer.tenure))
+        number = int(problem.facts.place[problem.table.offer[row]])
+        seen.setdefault(number, set()).add((offer.domain, offer.zone, offer.tenure))
     assert all(len(places) == 1 for places in seen.values())
     assert len(set.union(*seen.values())) == len(seen)
 
@@ -62,6 +65,6 @@ def test_only_quotas_that_bind_are_drawn_on(
     problem = problem_of(market, workload, policy)
     (draw,) = problem.table.draws
     for column, quota, units in zip(problem.rollout, draw.quota, draw.units, strict=True):
-        key = problem.table.quotas[quota]
+        key = problem.facts.quotas[quota]
         assert (key, units) == (("all", 8.0) if column.offer_id == bound.id else ("", 0.0))
     assert problem_of(make_market(plain, bound), workload, policy).table.draws == ()

@@ -4,7 +4,7 @@ import pytest
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
@@ -25,7 +25,8 @@ def test_no_more_machines_are_useful_than_make_the_target_alone(
 ) -> None:
     problem = problem_of(market, workload, policy)
     useful = Useful(problem, 10.0)
-    for column, most, rate in zip(problem.rollout, useful.most, useful.rates, strict=True):
+    columns = map(useful.column, range(len(useful.table)))
+    for column, most, rate in zip(columns, useful.most, useful.rates, strict=True):
         assert 1 <= most <= problem.stock[column.offer_id]
         assert most == problem.stock[column.offer_id] or most * rate >= 10.0 * (1 - 1e-6)
 
@@ -43,5 +44,8 @@ def test_cores_for_rewards_may_ask_for_more_machines_than_the_rate(
 def test_a_cap_on_spot_keeps_more_on_demand_machines_useful(market: Market, workload: Workload, policy: Policy) -> None:
     free = problem_of(market, workload, policy)
     capped = problem_of(market, workload, policy.model_copy(update={"max_spot_share": 0.3}))
-    column = next(i for i, one in enumerate(free.rollout) if free.offers[one.offer_id].tenure is Tenure.ON_DEMAND)
-    assert Useful(capped, 10.0).need[column] > Useful(free, 10.0).need[column]
+    needs = []
+    for problem in (free, capped):
+        useful = Useful(problem, 10.0)
+        needs.append(float(useful.need[~useful.table.is_spot].max()))
+    assert needs[1] > needs[0]
