@@ -6,12 +6,12 @@ allowed. Unknown and repeated keys, anchors, deep nesting and huge files are ref
 
 import difflib
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, Field, RootModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hexcloud.adapters.catalog_models import FactorFile, GpuNameCatalog, OddCountCatalog, RateCatalog, UsualCatalog
@@ -19,9 +19,8 @@ from hexcloud.domain.calibration import Calibration, Factor
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.gpu import GpuSpec
-from hexcloud.domain.market import EgressPrice, LinkScope, LinkSpec, Market, Network
+from hexcloud.domain.market import EgressPrice, LinkSpec, Network
 from hexcloud.domain.model import ModelSpec
-from hexcloud.domain.offer import Offer, Tenure, offer_id
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.run import RunSpec
 
@@ -29,9 +28,6 @@ MAX_BYTES = 1 << 20
 """No honest configuration is larger; a huge file is a mistake, such as the name of a checkpoint."""
 MAX_DEPTH = 12
 POLICY_SUFFIXES = (".yaml", ".yml")
-OWN_USD_PER_GPU_HOUR = 0.01
-"""Nominal price of a machine that costs nothing extra: positive, so that a plan still prefers fewer machines."""
-OWN_CLOUD = "own"
 
 Parsed = TypeVar("Parsed", bound=BaseModel)
 Location = tuple[str | int, ...]
@@ -62,31 +58,6 @@ class LinkCatalog(Frozen):
     source: str
     links: tuple[LinkSpec, ...]
     egress: tuple[EgressPrice, ...]
-
-
-class Machine(Frozen):
-    """A machine (or `count` equal ones) that the user already has, as `--fleet FILE` lists it."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9._-]+$")
-    gpu: str
-    gpu_count: int = Field(gt=0)
-    network_gb_per_s: float = Field(gt=0)
-    """One way, 1e9 bytes/s."""
-    zone: str = Field(default="home", pattern=r"^[A-Za-z0-9._-]+$")
-    """Machines of one zone share a fast network."""
-    region: str = Field(default="home", pattern=r"^[A-Za-z0-9._-]+$")
-    """Machines of one region are lost together, if at all."""
-    count: int = Field(default=1, gt=0)
-    usd_per_hour: float | None = Field(default=None, gt=0)
-    """What it costs to use; None: nothing extra."""
-    vcpus: float | None = Field(default=None, gt=0)
-    """None: eight per GPU."""
-    memory_gib: float | None = Field(default=None, gt=0)
-    """None: 64 per GPU."""
-
-
-class _Fleet(RootModel[tuple[Machine, ...]]):
-    """A list of machines."""
 
 
 def catalog_root() -> Path:
@@ -192,29 +163,6 @@ def find_model(name: str) -> ModelSpec:
         if model.name.lower() == wanted:
             return model
     raise ConfigError(f"model {name!r} is unknown{suggest(name, models)}")
-
-
-def load_fleet(path: Path | str) -> Market:
-    """Read the user's own machines as a market in which only they can be had. Raises ConfigError.
-
-    The file is a list of machines, each with name, gpu, gpu_count and network_gb_per_s, and optionally zone, region,
-    count, usd_per_hour, vcpus and memory_gib.
-    """
-    gpus = load_gpus()
-    machines = load_yaml(path, _Fleet).root
-    _check_machines(str(path), machines, gpus)
-    now = datetime.now(UTC)
-    network = load_network()
-    free = tuple(
-        EgressPrice(cloud=OWN_CLOUD, scope=scope, usd_per_gb=0, source="the user's own network") for scope in LinkScope
-    )
-    return Market(
-        as_of=now,
-        offers=tuple(sorted((_own_offer(machine, now) for machine in machines), key=lambda offer: offer.id)),
-        gpus=gpus,
-        network=network.model_copy(update={"egress": network.egress + free}),
-        calibration=load_calibration(),
-    )
 
 
 def load_yaml(path: Path | str, model: type[Parsed]) -> Parsed:
@@ -366,35 +314,3 @@ def _spell(at: Location) -> str:
 def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _check_machines(name: str, machines: tuple[Machine, ...], gpus: dict[str, GpuSpec]) -> None:
-    if not machines:
-        raise ConfigError(f"{name}: lists no machine")
-    seen: set[str] = set()
-    for index, machine in enumerate(machines):
-        if machine.gpu not in gpus:
-            raise ConfigError(f"{name}: [{index}].gpu {machine.gpu!r} is unknown{suggest(machine.gpu, gpus)}")
-        if machine.name in seen:
-            raise ConfigError(f"{name}: [{index}].name {machine.name!r} is given twice; use count for equal machines")
-        seen.add(machine.name)
-
-
-def _own_offer(machine: Machine, now: datetime) -> Offer:
-    return Offer(
-        id=offer_id(OWN_CLOUD, machine.region, machine.zone, machine.name, Tenure.ON_DEMAND),
-        cloud=OWN_CLOUD,
-        region=machine.region,
-        zone=machine.zone,
-        instance_type=machine.name,
-        tenure=Tenure.ON_DEMAND,
-        gpu=machine.gpu,
-        gpu_count=machine.gpu_count,
-        vcpus=machine.vcpus or 8 * machine.gpu_count,
-        memory_gib=machine.memory_gib or 64 * machine.gpu_count,
-        network_gb_per_s=machine.network_gb_per_s,
-        usd_per_hour=machine.usd_per_hour or OWN_USD_PER_GPU_HOUR * machine.gpu_count,
-        stock=machine.count,
-        as_of=now,
-        source="the user's own machines",
-    )

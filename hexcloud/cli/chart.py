@@ -31,6 +31,8 @@ class Chart:
     here: tuple[float, float]
     """The plan itself."""
     cap_usd_per_hour: float | None = None
+    note: str = ""
+    """Goes on under the picture."""
 
 
 def png(chart: Chart) -> bytes:
@@ -47,7 +49,7 @@ def png(chart: Chart) -> bytes:
     axes.annotate("this plan", chart.here, xytext=(8, -14), textcoords="offset points", color=_PLAN_COLOR)
     if chart.cap_usd_per_hour is not None:
         axes.axhline(chart.cap_usd_per_hour, color="#444444", linestyle=":", label="cap of the policy")
-    axes.set(title=chart.title, xlabel="throughput, trained tok/s", ylabel="cost, USD/h")
+    axes.set(title=chart.title, xlabel=f"throughput, trained tok/s{chart.note}", ylabel="cost, USD/h")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

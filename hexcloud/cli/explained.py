@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 NOTABLE = 5
 """GPU types that a report explains; each takes about a second."""
+_CENT = 0.01
+_DOMAINS_SHOWN = 4
 
 
 def price_rules(planned: "Planned") -> tuple["ShadowPrice", ...]:
@@ -37,30 +39,32 @@ def explain_notable(planned: "Planned") -> tuple["WhyNot", ...]:
     return tuple(answers)
 
 
-def change_in_words(price: "ShadowPrice") -> str:
-    """Return what loosening a rule does to the price."""
-    usd = price.saves_usd_per_hour
-    if usd is None:
+def gain_in_words(price: "ShadowPrice") -> str:
+    """Return what one unit of a rule is worth."""
+    gain = price.gain_per_unit
+    if gain is None:
         return "no plan"
-    return f"saves {usd:.2f} USD/h" if usd >= 0 else f"costs {-usd:.2f} USD/h more"
+    spelt = f"{gain:.0f}" if price.gain_unit == "tok/s" else f"{gain:.4g}" if 0 < gain < _CENT else f"{gain:.2f}"
+    return f"{spelt} {price.gain_unit} per {price.unit}"
 
 
 def rules_in_short(rules: tuple[str, ...]) -> str:
-    """Return the names of rules, many failure domains as their number."""
+    """Return the names of rules; of very many failure domains the first few and the number of the others."""
     domains = [rule for rule in rules if rule.startswith("survive[")]
     others = [rule for rule in rules if rule not in domains]
-    return ", ".join([*others, *([f"survive[...] x {len(domains)}"] if len(domains) > 1 else domains)])
+    more = len(domains) - _DOMAINS_SHOWN
+    return ", ".join([*others, *domains[:_DOMAINS_SHOWN], *([f"{more} more domains"] if more > 0 else [])])
 
 
 def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":
     """Return the binding rules for a reader."""
     from rich.table import Table
 
-    table = Table(title="What holds the plan where it is", title_justify="left")
-    for name in ("rule", "if it were", "the plan"):
+    table = Table(title="What holds the plan where it is: each rule a unit looser, solved again", title_justify="left")
+    for name in ("rule", "looser by", "worth"):
         table.add_column(name, overflow="fold")
     for price in prices:
-        table.add_row(rules_in_short(price.rules), price.change, change_in_words(price))
+        table.add_row(price.rule, price.change, gain_in_words(price))
     return table
 
 

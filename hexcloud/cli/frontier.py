@@ -1,15 +1,17 @@
 """frontier: what other throughputs would cost, as `plan --frontier` and `--html` show it."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.output import say
-from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.errors import ConfigError, MarketError
 
 if TYPE_CHECKING:
     from hexcloud.cli.chart import Chart
     from hexcloud.cli.planned import Planned
-    from hexcloud.planner.frontier import FrontierStep
+    from hexcloud.domain.offer import OfferId
+    from hexcloud.planner.frontier import Fleet, FrontierStep
 
 PNG = ".png"
 
@@ -38,7 +40,9 @@ def solve_frontier(planned: "Planned") -> tuple["FrontierStep", ...]:
 
     given = planned.given
     steps: list[FrontierStep] = []
-    for step in frontier(given.market, given.workload, given.policy, planned.result.plan.allocation):
+    allocation = planned.result.plan.allocation
+    places = None if planned.is_own_fleet else partial(_sky_places, planned)
+    for step in frontier(given.market, given.workload, given.policy, allocation, places):
         steps.append(step)
         price = step.usd_per_hour.get(PLAN)
         told = "no plan" if price is None else f"{price:.2f} USD/h"
@@ -47,9 +51,24 @@ def solve_frontier(planned: "Planned") -> tuple["FrontierStep", ...]:
     return tuple(steps)
 
 
+def _sky_places(planned: "Planned", fleets: "tuple[Fleet, ...]") -> "tuple[frozenset[OfferId], ...]":
+    """Ask SkyPilot's optimizer where it would rent each step's machines. What it cannot say is no reason to stop."""
+    from hexcloud import wiring
+    from hexcloud.adapters.markets.sky_optimizer import is_installed
+
+    if is_installed():
+        say(f"asking SkyPilot's optimizer about {len(fleets)} throughputs ...")
+    try:
+        return wiring.sky_picks_of(planned.given.market, planned.result, fleets)
+    except MarketError as error:
+        say(str(error))
+        return tuple(frozenset() for _ in fleets)
+
+
 def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":
     """Return the picture of a frontier: the plan's line first, then buyers as they come."""
     from hexcloud.cli.chart import Chart, Line
+    from hexcloud.planner.baselines import DEAREST
 
     allocation, workload = planned.result.plan.allocation, planned.given.workload
     tokens = workload.tokens_per_sample
@@ -63,6 +82,7 @@ def chart_of(planned: "Planned", steps: tuple["FrontierStep", ...]) -> "Chart":
         lines=lines,
         here=(allocation.samples_per_s * tokens, allocation.usd_per_hour),
         cap_usd_per_hour=planned.given.policy.max_usd_per_hour,
+        note=f"\n(solved at the marks; a buyer without one cannot, or pays over {DEAREST:.0f} times the plan's price)",
     )
 
 

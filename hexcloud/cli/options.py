@@ -27,7 +27,7 @@ FleetFile = Annotated[
 ]
 Why = Annotated[
     str | None,
-    typer.Option("--why", help="Say why this GPU, offer or instance type (* is any text) is not in the market's plan."),
+    typer.Option("--why", help="Say why this GPU, offer or instance type (* is any text) is not in the plan."),
 ]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say which rules hold the plan where it is, and what each costs.")

@@ -1,13 +1,15 @@
 """page: the report of `plan --html`, one file that needs nothing else: no link, no script, the picture inside."""
 
 import base64
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from hexcloud.cli.explained import change_in_words, rules_in_short
+from hexcloud.cli.explained import gain_in_words
 from hexcloud.cli.planned import allocation_lines
+from hexcloud.cli.rivals import share
 
 if TYPE_CHECKING:
     from hexcloud.cli.planned import Planned
@@ -43,16 +45,19 @@ def html(report: Report) -> str:
         _head(report.planned),
         _facts(report.planned),
         _machines(report.planned),
+        _proof(report.planned),
         _rules(report.prices),
         _why_not(report.why_not),
         _rivals(report.planned),
         _frontier(report),
-        _rest(report.planned),
+        _rejections(report.planned),
+        _findings(report.planned),
     )
     title = f"hexcloud plan: {report.planned.given.workload.model.name}"
+    body = "\n".join(part for part in parts if part)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
@@ -68,10 +73,8 @@ def _head(planned: "Planned") -> str:
 def _facts(planned: "Planned") -> str:
     plan = planned.result.plan
     allocation, forecast = plan.allocation, plan.forecast
-    bound = allocation.proof.lower_bound_usd_per_hour
-    proof = f"gap {allocation.proof.gap:.2%}" if bound is None else f"no plan is under {bound:.2f} USD/h"
     facts = (
-        (f"{allocation.usd_per_hour:.2f} USD/h", proof),
+        (f"{allocation.usd_per_hour:.2f} USD/h", f"proven to {allocation.proof.gap:.2%}"),
         (f"{forecast.tokens_per_s:.0f} tok/s", f"a step every {forecast.step_s:.1f} s"),
         (f"{forecast.staleness:.1f} versions", f"expected staleness, {planned.given.workload.eta} allowed"),
         (f"{forecast.weight_sync_s:.1f} s", "until every machine has new weights"),
@@ -79,6 +82,24 @@ def _facts(planned: "Planned") -> str:
     )
     boxes = (f'<div class="fact"><b>{escape(value)}</b>{escape(what)}</div>' for value, what in facts)
     return '<div class="facts">\n' + "\n".join(boxes) + "\n</div>"
+
+
+def _proof(planned: "Planned") -> str:
+    proof, tokens = planned.result.plan.allocation.proof, planned.given.workload.tokens_per_sample
+    bounds = (
+        ("no plan is under", proof.lower_bound_usd_per_hour, 1.0, "{:.2f} USD/h"),
+        ("no plan makes more than", proof.upper_bound_samples_per_s, tokens, "{:.0f} tok/s"),
+        (
+            "no plan trains for less than",
+            proof.lower_bound_usd_per_sample,
+            1e6 / tokens,
+            "{:.4f} USD per 1e6 tokens",
+        ),
+    )
+    rows = [(what, shape.format(bound * factor)) for what, bound, factor, shape in bounds if bound is not None]
+    rows += [("the plan is within", f"{proof.gap:.3%} of that"), ("branch-and-bound nodes", str(proof.nodes))]
+    rows += [("rules that hold it", ", ".join(proof.binding) or "none")]
+    return "<h2>The proof</h2>\n" + _table(("what", "value"), rows)
 
 
 def _machines(planned: "Planned") -> str:
@@ -97,38 +118,72 @@ def _machines(planned: "Planned") -> str:
 
 
 def _rules(prices: tuple["ShadowPrice", ...]) -> str:
-    rows = ((rules_in_short(price.rules), price.meaning, price.change, change_in_words(price)) for price in prices)
-    return "<h2>What holds it where it is</h2>\n" + _table(("rule", "what it demands", "if it were", "#the plan"), rows)
+    rows = ((price.rule, price.meaning, price.change, gain_in_words(price)) for price in prices)
+    text = "Solved again with each rule a unit looser; machines are whole, so a unit may be worth nothing."
+    note = f'<p class="quiet">{text}</p>'
+    table = _table(("rule", "what it demands", "looser by", "#worth"), rows)
+    return f"<h2>What holds it where it is</h2>\n{table}\n{note}"
 
 
 def _why_not(answers: tuple["WhyNot", ...]) -> str:
-    rows = ((answer.pattern, answer.reason) for answer in answers)
-    return "<h2>Why not</h2>\n" + _table(("GPU", "the cheapest way to use it"), rows)
+    rows = [
+        (
+            answer.pattern,
+            answer.offer_id or "-",
+            _usd(answer.usd_per_hour),
+            _usd(answer.enters_at_usd_per_hour),
+            answer.reason,
+        )
+        for answer in answers
+    ]
+    names = ("GPU", "the cheapest way to use it", "#USD/h", "#comes in at", "why not")
+    return f"<h2>Why not</h2>\n{_table(names, rows)}" if rows else ""
+
+
+def _usd(usd_per_hour: float | None) -> str:
+    return "-" if usd_per_hour is None else f"{usd_per_hour:.2f}"
 
 
 def _rivals(planned: "Planned") -> str:
     rows = []
     for row in planned.baselines:
         saving = planned.saving(row)
-        if row.usd_per_hour is not None and saving is not None:
-            rows.append((row.name, f"{row.usd_per_hour:.2f}", f"{round(saving, 2) + 0.0:.0%}"))
-    unable = len(planned.baselines) - len(rows)
-    note = f"{unable} more buyers cannot do the job, or pay several times as much." if unable else ""
-    table = _table(("buyer", "#USD/h", "#the plan saves"), rows)
-    return f'<h2>What simpler buyers pay</h2>\n{table}\n<p class="quiet">{note}</p>'
+        rows.append((row.name, _usd(row.usd_per_hour), "-" if saving is None else share(saving), row.reason))
+    if not rows:
+        return ""
+    table = _table(("buyer", "#USD/h", "#the plan saves", "why no price"), rows)
+    return f"<h2>What simpler buyers pay</h2>\n{table}"
 
 
 def _frontier(report: Report) -> str:
+    if not report.frontier_png:
+        return ""
     data = base64.b64encode(report.frontier_png).decode("ascii")
     return f'<h2>Cost against throughput</h2>\n<img alt="cost against throughput" src="data:image/png;base64,{data}">'
 
 
-def _rest(planned: "Planned") -> str:
-    from hexcloud.planner.explain import rejected_counts
+def _rejections(planned: "Planned") -> str:
+    rejections = planned.result.rejections
+    return _counted("Offers not in the plan", ((one.rule, one.offer_id, one.reason) for one in rejections))
 
-    counts = rejected_counts(planned.result.rejections)
-    shown = ", ".join(f"{count} {rule}" for rule, count in counts.items())
-    return f'<p class="quiet">Offers not in the plan: {escape(shown or "none")}.</p>'
+
+def _findings(planned: "Planned") -> str:
+    found = ((f"{one.outcome.value}: {one.rule}", one.row, one.reason) for one in planned.given.market.findings)
+    return _counted("Rows of the catalog that were not believed as they stood", found)
+
+
+def _counted(title: str, items: Iterable[tuple[str, str, str]]) -> str:
+    """Return how many items there are of each reason, most first, with one of them as an example."""
+    examples: dict[str, tuple[str, str]] = {}
+    counts: Counter[str] = Counter()
+    for rule, name, reason in items:
+        counts[rule] += 1
+        examples.setdefault(rule, (name, reason))
+    if not counts:
+        return ""
+    ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+    rows = [(rule, str(count), *examples[rule]) for rule, count in ranked]
+    return f"<h2>{title}</h2>\n" + _table(("reason", "#how many", "such as", "in words"), rows)
 
 
 def _table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -139,4 +194,4 @@ def _table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
         "<tr>" + "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) + "</tr>"
         for row in rows
     ]
-    return "<table>\n<tr>" + head + "</tr>\n" + "\n".join(lines) + "\n</table>"
+    return "<table>\n<thead><tr>" + head + "</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody>\n</table>"

@@ -47,10 +47,12 @@ def plan(
     from hexcloud import wiring
 
     wanted = Wanted(why=why, explain=explain, frontier=frontier, html=html)
-    wanted.require_possible(is_own_fleet=fleet is not None)
+    wanted.require_possible()
     options: dict[str, object] = {"model": model, "policy": policy, "cloud": cloud, "budget": budget, "steps": steps}
     spec = spec_of(run, options | {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour})
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
+    if fleet:
+        wanted.require_possible(wiring.unpriced(given.market))
     if why:
         _require_known(why, given)
     is_long = explain or html is not None

@@ -1,15 +1,16 @@
 """Planned: one answer of the planner with its price, its proof and its rivals, and how `plan` and `up` show it."""
 
-import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.ages import PriceDates, age, price_dates
+from hexcloud.cli.clashed import in_users_words
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
-from hexcloud.cli.refusals import RefusedError
-from hexcloud.domain.errors import InfeasibleError, MarketError, PlanError
+from hexcloud.cli.own_fleet import wires_fields, wires_view
+from hexcloud.cli.rivals import rivals_fields, rivals_view
+from hexcloud.domain.errors import InfeasibleError, MarketError
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -19,18 +20,12 @@ if TYPE_CHECKING:
     from hexcloud.domain.offer import Offer, OfferId
     from hexcloud.domain.plan import Allocation, ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
-    from hexcloud.domain.workload import Workload
     from hexcloud.wiring import PlanInput
 
-_BASELINES_SHOWN = 6
 _REJECTIONS_SHOWN = 8
 _OLD_S = 86400.0
 """A price of the last day needs no word about its age: lists change less often."""
 _CENT = 0.01
-_CRAWL = 1.0 / 3600.0
-"""Samples/s that stand for any throughput at all."""
-_RUN_BUDGET = "run_budget"
-"""The rule that a `budget_run` with too little money breaks."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,8 @@ class Planned:
     result: "PlanResult"
     baselines: tuple["BaselineRow", ...]
     solve_s: float
+    is_own_fleet: bool = False
+    """Are the machines the user's own?"""
 
     @property
     def running_usd_per_hour(self) -> float:
@@ -96,11 +93,11 @@ def make(
     begun = time.perf_counter()
     try:
         if is_own_fleet:
-            result = split_fleet(given.market, given.workload, given.policy)
-            return Planned(given, result, (), time.perf_counter() - begun)
+            result = split_fleet(given.market, given.workload, given.policy, given.links)
+            return Planned(given, result, (), time.perf_counter() - begun, is_own_fleet=True)
         result = make_plan(given.market, given.workload, given.policy, FleetState())
     except InfeasibleError as error:
-        raise _in_users_words(error, given, asked) from error
+        raise in_users_words(error, given, asked, is_own_fleet=is_own_fleet) from error
     solve_s = time.perf_counter() - begun
     if not with_baselines:
         return Planned(given, result, (), solve_s)
@@ -157,10 +154,11 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
         "allocation": [_line_fields(line, offers[line.offer]) for line in allocation_lines(plan)],
-        "baselines": [{"name": row.name, "usd_per_hour": row.usd_per_hour} for row in planned.baselines],
+        "baselines": rivals_fields(planned.baselines),
         "rejected": [
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
+        **(wires_fields(plan) if planned.is_own_fleet else {}),
         "solve_s": planned.solve_s,
         "oldest_as_of": dates.oldest.isoformat(),
         "newest_as_of": dates.newest.isoformat(),
@@ -183,18 +181,9 @@ def plan_view(planned: Planned) -> "RenderableType":
     """Return the answer of `plan` for a reader."""
     from rich.console import Group
 
-    rivals = (_rivals(planned), "") if planned.baselines else ()
-    return Group(_machines(planned), _sums(planned), "", *rivals, _rejected(planned))
-
-
-def spell_target(samples_per_s: float, workload: "Workload", like: str | None) -> str:
-    """Return a throughput in the unit of the user's own words; tok/s when there were none."""
-    unit = (like or "").lower()
-    if "step" in unit:
-        return f"{samples_per_s / workload.samples_per_step * 60:.4g} steps/min"
-    if re.search(r"samples?\s*/", unit):
-        return f"{samples_per_s:.4g} samples/s"
-    return f"{samples_per_s * workload.tokens_per_sample:.0f} tok/s"
+    rivals = (rivals_view(planned.baselines, planned.saving), "") if planned.baselines else ()
+    wires = (wires_view(planned.result.plan), "") if planned.is_own_fleet else ()
+    return Group(_machines(planned), _sums(planned), "", *wires, *rivals, _rejected(planned))
 
 
 def _machines(planned: Planned) -> "RenderableType":
@@ -255,29 +244,8 @@ def _whole_run(samples: float, allocation: "Allocation", budget_usd: float | Non
 
 def _held_by(planned: Planned) -> str:
     rules = rules_in_short(planned.result.plan.allocation.proof.binding)
-    hint = " (--explain says what each costs)" if planned.baselines else ""  # on the market, not in one's own fleet
+    hint = " (--explain says what each is worth)" if planned.baselines or planned.is_own_fleet else ""
     return f"{rules or 'no rule'}{hint}"
-
-
-def _rivals(planned: Planned) -> "RenderableType":
-    from rich.table import Table
-
-    from hexcloud.planner.baselines import DEAREST
-
-    table = Table(title="What simpler buyers pay for the same throughput", title_justify="left")
-    table.add_column("buyer")
-    table.add_column("USD/h", justify="right")
-    table.add_column("you save", justify="right")
-    able = [row for row in planned.baselines if row.usd_per_hour is not None]
-    for row in able[:_BASELINES_SHOWN]:
-        table.add_row(row.name, f"{row.usd_per_hour:.2f}", _share(planned.saving(row)))
-    if unable := len(planned.baselines) - len(able):
-        table.add_row(f"{unable} more cannot, or pay over {DEAREST:.0f} times as much", "-", "-")
-    return table
-
-
-def _share(saving: float | None) -> str:
-    return f"{round(saving or 0.0, 2) + 0.0:.0%}"  # + 0.0: a plan within its gap saves 0 %, not -0 %
 
 
 def _rejected(planned: Planned) -> str:
@@ -285,68 +253,5 @@ def _rejected(planned: Planned) -> str:
 
     counts = rejected_counts(planned.result.rejections)
     shown = ", ".join(f"{count} {rule}" for rule, count in list(counts.items())[:_REJECTIONS_SHOWN])
-    more = " (--why OFFER says more)" if planned.baselines else ""  # on the market, not in one's own fleet
+    more = " (--why OFFER says more)" if planned.baselines or planned.is_own_fleet else ""
     return f"not in the plan: {shown or 'nothing'}{more}"
-
-
-def _in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | None) -> RefusedError:
-    if _RUN_BUDGET in error.rules:
-        return _too_little_money(error, given)
-    workload = given.workload
-    rows = _clash_rows(error.rules)
-    target = given.policy.target_samples_per_s
-    head = str(error)
-    if rows:
-        head = f"no plan makes {spell_target(target, workload, asked)}" if target else "no plan is feasible"
-    nearest = spell_target(error.nearest_samples_per_s, workload, asked)
-    fields: dict[str, object] = {"rules": list(error.rules)}
-    if error.nearest_samples_per_s > 0:
-        price = "" if error.nearest_usd_per_hour is None else f" for {error.nearest_usd_per_hour:.2f} USD/h"
-        last = f"the nearest feasible target is {nearest}{price}"
-        fields |= {
-            "nearest_target": nearest,
-            "nearest_tokens_per_s": error.nearest_samples_per_s * workload.tokens_per_sample,
-            "nearest_usd_per_hour": error.nearest_usd_per_hour,
-        }
-    else:
-        last = f"no target is feasible under these rules{_least_price(given)}"
-        fields |= {"nearest_target": None, "nearest_tokens_per_s": 0.0, "nearest_usd_per_hour": None}
-    message = "\n".join([head, *(["rules that clash:", *rows] if rows else []), last])
-    return RefusedError(message, "InfeasibleError", fields)
-
-
-def _too_little_money(error: InfeasibleError, given: "PlanInput") -> RefusedError:
-    """Say what the run costs at the pace at which it costs least."""
-    samples, budget = given.policy.run_samples or 0.0, given.policy.budget_usd or 0.0
-    hours = samples / error.nearest_samples_per_s / 3600.0
-    least_usd = (error.nearest_usd_per_hour or 0.0) * hours
-    pace = f"{hours:.1f} h at {error.nearest_usd_per_hour or 0.0:.2f} USD/h"
-    message = f"the run costs at least {least_usd:.2f} USD ({pace}) and the budget is {budget:.2f}; raise --budget"
-    return RefusedError(message, "InfeasibleError", {"rules": list(error.rules), "least_usd": least_usd})
-
-
-def _clash_rows(rules: tuple[str, ...]) -> list[str]:
-    """Return a line for each rule; one for all failure domains, which differ in nothing but their names."""
-    from hexcloud.planner.explain import rule_in_words
-
-    domains = [rule for rule in rules if rule.startswith("survive[")]
-    rows = [f"  {rule}: {rule_in_words(rule)}" for rule in rules if rule not in domains[1:]]
-    if len(domains) > 1:
-        rows.append(f"  survive[...]: the same for {len(domains) - 1} more failure domains")
-    return rows
-
-
-def _least_price(given: "PlanInput") -> str:
-    """Say what the cheapest plan of any throughput costs, where a cap is under that."""
-    from hexcloud.domain.fleet import FleetState
-    from hexcloud.domain.policy import Objective
-    from hexcloud.planner.plan import make_plan
-
-    if given.policy.max_usd_per_hour is None:
-        return ""
-    changes = {"objective": Objective.MIN_COST, "target_samples_per_s": _CRAWL, "max_usd_per_hour": None}
-    try:
-        plan = make_plan(given.market, given.workload, given.policy.model_copy(update=changes), FleetState()).plan
-    except PlanError:
-        return ""
-    return f"; the least that any plan costs is {plan.allocation.usd_per_hour:.2f} USD/h"

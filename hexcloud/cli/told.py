@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hexcloud.cli.explained import explain_notable, price_rules, rules_fields, rules_view
 from hexcloud.cli.frontier import chart_of, frontier_fields, require_png, require_writable, solve_frontier
-from hexcloud.domain.errors import ConfigError
+from hexcloud.cli.own_fleet import require_prices, why_not_own
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,14 +56,13 @@ class Wanted:
     frontier: Path | None = None
     html: Path | None = None
 
-    def require_possible(self, is_own_fleet: bool) -> None:
-        """Raise ConfigError for what cannot be answered, before anything is solved."""
-        asked = {"--why": self.why, "--explain": self.explain, "--frontier": self.frontier, "--html": self.html}
-        for option in (name for name, value in asked.items() if value and is_own_fleet):
-            raise ConfigError(
-                f"{option} asks about the market's offers, --fleet plans without them: use one of the two"
-            )
+    def require_possible(self, unpriced: tuple[str, ...] = ()) -> None:
+        """Raise ConfigError for what cannot be answered, before anything is solved.
+
+        `unpriced`: the user's own machines of which nobody said what they cost.
+        """
         if self.frontier:
+            require_prices("--frontier", unpriced)
             require_png(self.frontier)
             require_writable("--frontier", self.frontier)
         if self.html:
@@ -72,7 +71,7 @@ class Wanted:
     def answer(self, planned: "Planned") -> Told:
         """Return the answers and write the files. Progress goes to stderr."""
         prices = price_rules(planned) if self.explain or self.html else None
-        steps = solve_frontier(planned) if self.frontier or self.html else None
+        steps = solve_frontier(planned) if self.frontier or (self.html and not _unpriced(planned)) else None
         picture = self._draw(planned, steps) if steps is not None else b""
         if self.html:
             self._write_page(planned, prices or (), picture)
@@ -91,11 +90,20 @@ class Wanted:
         from hexcloud.cli.page import Report, html
 
         if self.html:
-            report = Report(planned, prices, explain_notable(planned), picture)
+            why_not = () if planned.is_own_fleet else explain_notable(planned)
+            report = Report(planned, prices, why_not, picture)
             self.html.write_text(html(report), encoding="utf-8")
 
     def _why_not(self, planned: "Planned") -> "WhyNot | None":
         from hexcloud.planner.explain import why_not
 
         given = planned.given
+        if self.why and planned.is_own_fleet:
+            return why_not_own(self.why, planned)
         return why_not(self.why, given.market, given.workload, given.policy) if self.why else None
+
+
+def _unpriced(planned: "Planned") -> tuple[str, ...]:
+    from hexcloud import wiring
+
+    return wiring.unpriced(planned.given.market) if planned.is_own_fleet else ()

@@ -1,80 +1,117 @@
-"""clash: which rules make an ask impossible, by letting every limit be broken and minimising by how much."""
+"""clash: which rules make an ask impossible together: a set of which none can be spared.
 
-import numpy as np
+A deletion filter: rules are taken away one after the other, and stay away where the ask is still impossible without.
+What is left clashes, and without any one of it the others can be kept.
+"""
 
-from hexcloud.planner.milp import INFINITY, Status
+from dataclasses import dataclass, field
+
+from hexcloud.domain.errors import SolverStoppedError
+from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.market import Market
+from hexcloud.domain.plan import Columns
+from hexcloud.domain.policy import Policy
+from hexcloud.domain.workload import Workload
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.rows import build
-from hexcloud.planner.rules import Choice
-from hexcloud.planner.useful import Useful
+from hexcloud.planner.screen import screen
+from hexcloud.planner.search import cheapest
+from hexcloud.planner.unruled import Ruled
+from hexcloud.planner.words import PHYSICS, mend_in_words, rule_in_words
 
-MOST_NAMES = 12
-"""More names than a reader takes in; the ones that must give way come first."""
-_BROKEN = 1e-6
-_COARSE_GAP = 0.05
-_NODE_LIMIT = 200
-"""An explanation may be imprecise, but not slow."""
+_ANY = 0.9
+"""Relative gap: any plan will do."""
+_MOST_TRIES = 60
+"""Solves; two dozen as a rule. Rules that are not tried by then are named with those that clash."""
 
 
-def clashing_rules(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
-    """Return names of rules that clash: those that would have to give way first, then those at their limit beside them.
+def clashing_rules(problem: Problem, samples_per_s: float, *, is_market: bool = True) -> tuple[str, ...]:
+    """Return names of rules that clash: the ask is impossible with them alone, and possible without any one of them.
 
-    Rules that leave no column at all (`one_gang`, `train_rate`, `rollout_rate`, `staleness_reach`) come before both.
+    Empty when the ask is possible. Where nothing is possible without all of them, the names say what no wish changes:
+    `train_rate`, `pauses`, or that no machine could train or roll out (`one_gang`, `rollout_rate`) and why (`memory`,
+    `bf16`, `gpu_facts`). `is_market`: see `Ruled`.
     """
-    empty = _empty(problem, samples_per_s)
-    useful = Useful(problem, samples_per_s)
-    near = np.flatnonzero(useful.is_near) if useful.is_near.any() else np.arange(len(useful.table))
-    if len(near) == 0:
-        return tuple(empty)
-    choice = Choice(useful, tuple(near.tolist()), problem.gangs, None)
-    broken, tight = _broken(problem, choice, relaxed=True)
-    if not broken and not empty:
-        broken, tight = _broken(problem, choice, relaxed=False)
-    if not broken and not empty:
-        broken, tight = _broken_somewhere(problem, choice)
-    return tuple(dict.fromkeys([*empty, *broken, *tight]))[:MOST_NAMES]
+    ruled = Ruled(problem, is_market)
+    names = list(ruled.names)
+    search = _Search(ruled, samples_per_s)
+    if search.is_possible_without(names):
+        if not search.is_possible_without([]):
+            search.filter(names)
+        return tuple(reversed(search.kept))
+    return _hopeless(ruled, samples_per_s)
 
 
-def _broken_somewhere(problem: Problem, choice: Choice) -> tuple[list[str], list[str]]:
-    """Limits that clash once the trainer has to stand somewhere, at the site with the cheapest gangs.
+class Clash(Frozen):
+    """A rule that clashes, for a reader."""
 
-    Without a site all is well, so what is out of the site's reach, or costs too much to reach, is part of the clash.
-    """
-    ranked = problem.gang_table.ranked(choice.samples_per_s, INFINITY)
-    if not ranked:
-        return ["train_rate"], []
-    site, gangs = ranked[0].site, ranked[0].gangs
-    in_reach = choice.useful.in_reach(site)
-    near = tuple(position for position in choice.rollout if in_reach[position])
-    reach = ["staleness_reach"] if len(near) < len(choice.rollout) else []
-    if not near:
-        return reach, []
-    there = Choice(choice.useful, near, gangs, site.anchor)
-    broken, tight = _broken(problem, there, relaxed=True)
-    if not broken:
-        broken, tight = _broken(problem, there, relaxed=False)
-    return [*reach, *broken] or ["rollout_rate"], tight
+    rule: str
+    """Name of a row of the MILP, or of a reason for which offers are turned away."""
+    demands: str
+    turned_away: int
+    """Offers that could be looked at without it."""
+    mend: str
+    """What a user can change; empty where nobody knows."""
 
 
-def _empty(problem: Problem, samples_per_s: float) -> list[str]:
-    """Rules after which nothing is left to choose from."""
-    names = []
-    if not problem.gangs:
-        names.append("one_gang")
-    elif max(gang.samples_per_s for gang in problem.gangs) * problem.duty < samples_per_s:
-        names.append("train_rate")
-    if not (problem.facts.stock[problem.rungs.sizes[problem.ladders] > 0] > 0).any():
-        names.append("rollout_rate")
-    elif not Useful(problem, samples_per_s).is_near.any():
-        names.append("staleness_reach")
-    return names
+def told_clashes(
+    rules: tuple[str, ...], market: Market, workload: Workload, policy: Policy, fleet: FleetState
+) -> tuple[Clash, ...]:
+    """Return rules that clash in words, with the number of the market's offers that each turns away."""
+    ruled = Ruled(Problem(Columns(rollout=(), trainer=()), market, workload, policy, fleet))
+    known = {*ruled.names, *(f"quota[{quota.key}]" for quota in market.quotas)}
+    return tuple(
+        Clash(
+            rule=rule,
+            demands=rule_in_words(rule),
+            turned_away=ruled.turned_away(rule) if rule in known else 0,
+            mend=mend_in_words(rule),
+        )
+        for rule in rules
+    )
 
 
-def _broken(problem: Problem, choice: Choice, *, relaxed: bool) -> tuple[list[str], list[str]]:
-    """Limits that the least broken plan breaks, and those it touches. Relaxed is quick but blind to whole numbers."""
-    rules = build(choice, elastic=True)
-    solution = rules.model.minimise(gap=_COARSE_GAP, node_limit=_NODE_LIMIT, relaxed=relaxed)
-    if not solution.values:
-        return (["rollout_rate"] if solution.status is Status.INFEASIBLE else []), []
-    broken = [name for name, slack in rules.slacks if solution.values[slack] > _BROKEN]
-    return broken, [name for name in solution.binding if not name.startswith("stock[")]
+def _hopeless(ruled: Ruled, samples_per_s: float) -> tuple[str, ...]:
+    """Name what no wish can change, where nothing is possible without any rule."""
+    bare = ruled.without(name for name in ruled.names if name != "train_rate")
+    if bare.gangs and max(gang.samples_per_s for gang in bare.gangs) * bare.duty < samples_per_s:
+        return ("train_rate",)
+    empty = [*([] if bare.gangs else ["one_gang"]), *([] if bare.rollout else ["rollout_rate"])]
+    return (*empty, *_physics(ruled.problem)) if empty else ("pauses",)
+
+
+def _physics(problem: Problem) -> list[str]:
+    """What offers lack that no wish can give them."""
+    rejections = screen(problem.market, problem.workload, problem.policy, problem.fleet).rejections
+    return sorted({rejection.rule for rejection in rejections} & PHYSICS)
+
+
+@dataclass
+class _Search:
+    ruled: Ruled
+    samples_per_s: float
+    gone: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    tries: int = 0
+
+    def filter(self, names: list[str]) -> None:
+        """Sort rules into those that can go and those that clash; halves that can go as a whole take one try."""
+        if not self.is_possible_without([*self.gone, *names]):
+            self.gone += names
+        elif len(names) == 1 or self.tries >= _MOST_TRIES:
+            self.kept += names
+        else:
+            middle = len(names) // 2
+            self.filter(names[:middle])
+            self.filter(names[middle:])
+
+    def is_possible_without(self, names: list[str]) -> bool:
+        """Is there a plan without these rules? One that the solver cannot rule out counts as one."""
+        self.tries += 1
+        problem = self.ruled.without(names)
+        if problem.policy.max_pools == 1 and problem.policy.survival_share > 0:
+            return False  # one offer is in one failure domain; the solver would take seconds to see that
+        try:
+            return cheapest(problem, self.samples_per_s, _ANY) is not None
+        except SolverStoppedError:
+            return True

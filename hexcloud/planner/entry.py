@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role
+from hexcloud.domain.policy import Objective
+from hexcloud.planner.allocate import MIP_GAP, solve
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import Found, cheapest, held_in
 
@@ -13,9 +16,15 @@ _GAP = 1e-4
 """Relative; finer than a plan's own, since the answer is a difference of two plans."""
 _HAIR = 1e-6
 """Of the price: ties are no reason to change a plan."""
+MARGIN = MIP_GAP + _HAIR
+"""Share by which a plan with the machine must undercut every plan without: a plan may miss the best one by its gap, and
+the machine is to come in for certain."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 _MOST_STEPS = 8
+_MOST_HALVINGS = 8
+_CLOSE = 0.02
+"""Relative: a price that is found by asking is known to so much."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,10 @@ class Entry:
     extra_usd_per_hour: float
     """How much more it costs today than the best plan."""
     enters_at_usd_per_hour: float | None
-    """Highest price of one machine at which a plan with it costs less for certain; None when none above 0 would do."""
+    """Price of one machine at which it comes in for certain: with it a plan costs less, by MARGIN, than any without.
+
+    None when no price above 0 would do.
+    """
 
 
 def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> Entry | None:
@@ -44,9 +56,37 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     if found is None:
         return None
     extra = max(0.0, found.solution.objective - best.solution.objective)
-    # Under what is proven of every plan without it, so that the price, when granted, brings it in for certain.
-    beaten = best.bound * (1.0 - _HAIR)
-    return Entry(offer_id, extra, _entry_price(forced, samples_per_s, _worth(found, beaten), beaten))
+    beaten = best.bound * (1.0 - MARGIN)  # under what is proven of every plan without it
+    price = _entry_price(forced, samples_per_s, _worth(found, beaten), beaten)
+    return Entry(offer_id, extra, price and _granted(problem, offer_id, price))
+
+
+def _granted(problem: Problem, offer_id: OfferId, usd_per_hour: float) -> float | None:
+    """Return the highest price up to one that brings the offer in as the policy asks.
+
+    Other objectives choose their throughput too, and a cap may forbid the plan: so they are asked.
+    """
+    policy = problem.policy
+    if policy.objective is Objective.MIN_COST and policy.max_usd_per_hour is None:
+        return usd_per_hour
+    asked = replace(problem, require=frozenset([offer_id]))
+    low, high, price = 0.0, usd_per_hour, usd_per_hour
+    for _ in range(_MOST_HALVINGS):
+        is_in = _comes_in(_at_price(asked, price), offer_id)
+        low, high = (price, high) if is_in else (low, price)
+        if low >= high * (1.0 - _CLOSE):
+            break
+        price = (low + high) / 2.0
+    return low or None
+
+
+def _comes_in(priced: Problem, offer_id: OfferId) -> bool:
+    """Does the plan that anyone would be given hold the offer?"""
+    try:
+        plan = solve(replace(priced, require=frozenset()))
+    except InfeasibleError:
+        return False
+    return offer_id in {plan.trainer.column.offer_id, *(share.column.offer_id for share in plan.rollout)}
 
 
 def _entry_price(forced: Problem, samples_per_s: float, guess: float, budget_usd_per_hour: float) -> float | None:

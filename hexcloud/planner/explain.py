@@ -1,5 +1,6 @@
 """explain: why an offer is not in the plan and what would bring it in, and rule names as sentences."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from enum import StrEnum
@@ -15,7 +16,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import allocate
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.entry import Entry, entry
+from hexcloud.planner.entry import MARGIN, Entry, entry
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.words import rule_in_words
@@ -65,7 +66,10 @@ class WhyNot(Frozen):
     extra_usd_per_hour: float | None = None
     """How much more the cheapest plan with at least one of it costs."""
     enters_at_usd_per_hour: float | None = None
-    """The price of one machine at which that plan costs no more; None when no price above 0 would do."""
+    """The price of one machine that brings it in for certain, though a plan may miss the best by its gap (see `entry`).
+
+    None when no price above 0 would do.
+    """
 
 
 def why_not(
@@ -155,7 +159,15 @@ def _way_in(found: Entry) -> str:
         return (
             "it would not come in for free either, as the machines and copies of weights it needs beside it cost more"
         )
-    return f"it would come in at {found.enters_at_usd_per_hour:.2f} USD/h"
+    return (
+        f"it would come in at {_rounded_down(found.enters_at_usd_per_hour)} USD/h, where a plan with it costs "
+        f"{MARGIN:.1%} less than any without (a plan may miss the best by that)"
+    )
+
+
+def _rounded_down(usd_per_hour: float) -> str:
+    """Return a price to a hundredth of a cent, never over it: granted as it is read, it brings the offer in."""
+    return f"{math.floor(usd_per_hour * 1e4) / 1e4:.4f}"
 
 
 def _has_role(problem: Problem, offer: Offer, samples_per_s: float) -> bool:

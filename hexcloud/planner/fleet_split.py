@@ -4,42 +4,52 @@ AReaL-Hex's loop (arXiv 2511.00796, Algorithm 1 and section 4.3): a graph cut pr
 gamma of all FLOPS, the MILP says what each side can do, and a binary search moves gamma to where both are as fast.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from hexcloud.domain.errors import InfeasibleError
-from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.fleet import FleetState, MeasuredLink
 from hexcloud.domain.market import Market, Rejection
-from hexcloud.domain.offer import Offer
-from hexcloud.domain.plan import Allocation, Columns, PlanResult, SlotName
+from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.plan import Allocation, Columns, Placement, PlanResult, SlotName
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.cut import bisect, eq3_score
-from hexcloud.planner.links import Links, link_graph
+from hexcloud.planner.links import Links, link_graph, speed
 from hexcloud.planner.partition import partition
 from hexcloud.planner.place import place
 from hexcloud.planner.problem import Problem
+from hexcloud.planner.ring import choose_gang
 from hexcloud.planner.screen import screen
 
 MAX_ROUNDS = 5
 """Cuts that are tried. The first, gamma = 1, leaves the MILP all choices, so later ones can only better the links."""
+_HEADS = 8
+"""Machines that are tried as the head of a gang."""
 _NOBODY = FleetState()
 
 
-def split_fleet(market: Market, workload: Workload, policy: Policy) -> PlanResult:
+def split_fleet(
+    market: Market, workload: Workload, policy: Policy, measured: tuple[MeasuredLink, ...] = ()
+) -> PlanResult:
     """Return the fastest plan on a fixed fleet; offers are its machines and `stock` says how many there are.
 
     Prices, caps, regions and survival of the policy do not count: the machines are there. Of plans that are equally
-    fast the one with the best Eq. 3 score wins. Raises InfeasibleError when no split can train.
+    fast the one with the best Eq. 3 score wins. Slots have the names of machines, `name#1`, `name#2` ..., by which
+    `measured` knows them too: such links win over forecast ones where the gang, its order and the routes are chosen.
+    Raises InfeasibleError when no split can train.
     """
-    wishes = _use_everything(market, policy)
+    wishes = use_everything(market, policy)
     screened = screen(market, workload, wishes, _NOBODY)
     columns, unusable = build_columns(screened.offers, market, workload, wishes)
     problem = Problem(columns, market, workload, wishes, _NOBODY)
-    allocation = _best_split(problem)
-    placement = place(allocation, _NOBODY, market)
-    plan = partition(placement, allocation, market, workload, _NOBODY)
+    fleet = FleetState(links=measured)
+    split = _best_split(problem, fleet)
+    placement = _by_machine(place(split.allocation, _NOBODY, market), split)
+    plan = partition(placement, split.allocation, market, workload, fleet)
     used = {slot.offer_id for slot in placement.slots}
     settled = used | {rejection.offer_id for rejection in unusable}
     reason = "idle: the plan is no faster with it"
@@ -47,7 +57,8 @@ def split_fleet(market: Market, workload: Workload, policy: Policy) -> PlanResul
     return PlanResult(plan=plan, rejections=(*screened.rejections, *unusable, *idle))
 
 
-def _use_everything(market: Market, policy: Policy) -> Policy:
+def use_everything(market: Market, policy: Policy) -> Policy:
+    """Return the wishes under which a fleet is split: all machines as fast as they can; applied twice as once."""
     largest = max((offer.stock or 1 for offer in market.offers), default=1)
     return Policy(
         name=policy.name,
@@ -69,15 +80,19 @@ class _Split:
     allocation: Allocation
     score: float
     trainer_is_faster: bool
+    gang: tuple[SlotName, ...]
+    """Machines that train, head first."""
+    others: dict[OfferId, list[SlotName]]
+    """The other machines of each offer, those with the best link to the head first."""
 
 
-def _best_split(problem: Problem) -> Allocation:
+def _best_split(problem: Problem, fleet: FleetState) -> _Split:
     machines = _machines(problem)
     if not machines:
         raise InfeasibleError(
             "none of the fleet's machines can do this job in any role: too small a memory, or no bf16"
         )
-    links = _fleet_graph(machines, problem)
+    links = _fleet_graph(machines, problem, fleet)
     splits: list[_Split] = []
     low, high, gamma = 0.0, 1.0, 1.0
     failure: InfeasibleError | None = None
@@ -95,20 +110,31 @@ def _best_split(problem: Problem) -> Allocation:
         raise failure or InfeasibleError("the fleet has no machine")
     fastest = max(split.allocation.samples_per_s for split in splits)
     equally_fast = [split for split in splits if split.allocation.samples_per_s >= fastest * (1 - MIP_GAP)]
-    return max(equally_fast, key=lambda split: split.score).allocation
+    return max(equally_fast, key=lambda split: split.score)
 
 
 def _machines(problem: Problem) -> dict[SlotName, Offer]:
     """Return every single machine of the fleet under a name of its own."""
+    named = Counter(offer.instance_type for offer in problem.offers.values())
     return {
-        SlotName(f"{offer.id}#{index}"): offer
+        SlotName(f"{offer.instance_type if named[offer.instance_type] == 1 else offer.id}#{number}"): offer
         for offer in problem.offers.values()
-        for index in range(problem.stock[offer.id])
+        for number in range(1, problem.stock[offer.id] + 1)
     }
 
 
-def _fleet_graph(machines: dict[SlotName, Offer], problem: Problem) -> Links:
-    links = link_graph(machines, problem.market, _NOBODY)
+def _by_machine(placement: Placement, split: _Split) -> Placement:
+    """Return a placement whose slots are the fleet's own machines."""
+    others = {name: iter(machines) for name, machines in split.others.items()}
+    slots = [
+        slot.model_copy(update={"name": split.gang[slot.rank] if slot.trainer else next(others[slot.offer_id])})
+        for slot in placement.slots
+    ]
+    return Placement(slots=tuple(sorted(slots, key=lambda slot: slot.name)))
+
+
+def _fleet_graph(machines: dict[SlotName, Offer], problem: Problem, fleet: FleetState) -> Links:
+    links = link_graph(machines, problem.market, fleet)
     for name, offer in machines.items():
         gpu = problem.market.gpus[offer.gpu]
         links.nodes[name].update(
@@ -125,7 +151,27 @@ def _try_cut(side: frozenset[SlotName], links: Links, machines: dict[SlotName, O
     cut = replace(problem, columns=columns)
     allocation = allocate(columns, cut.market, cut.workload, cut.policy, cut.fleet)
     gang = allocation.trainer.column
-    trainers = sorted(name for name in side if machines[name].id == gang.offer_id)[: gang.nodes]
+    trainers = _gang(links, sorted(name for name in side if machines[name].id == gang.offer_id), gang.nodes)
+    others: dict[OfferId, list[SlotName]] = {}
+    rest = (name for name in machines if name not in trainers)
+    for name in sorted(rest, key=lambda name: (-speed(links, trainers[0], name), name)):
+        others.setdefault(machines[name].id, []).append(name)
     pace = allocation.samples_per_s
     made = sum(share.count * problem.rate(share.column, pace) for share in allocation.rollout)
-    return _Split(allocation, eq3_score(links, frozenset(trainers)), gang.samples_per_s * problem.duty > made)
+    is_faster = gang.samples_per_s * problem.duty > made
+    return _Split(allocation, eq3_score(links, frozenset(trainers)), is_faster, trainers, others)
+
+
+def _gang(links: Links, able: list[SlotName], nodes: int) -> tuple[SlotName, ...]:
+    """Return the machines with the best links among each other; each of the first few is tried as the head."""
+    heads = able[:_HEADS] if nodes > 1 else able[:1]
+    gangs = []
+    for head in heads:
+        rest = [name for name in able if name != head]
+        gangs.append(choose_gang(links, (head, *rest[: nodes - 1]), tuple(rest[nodes - 1 :])))
+    return max(gangs, key=lambda gang: _inner(links, gang))
+
+
+def _inner(links: Links, gang: tuple[SlotName, ...]) -> tuple[float, float]:
+    speeds = [speed(links, one, other) for one, other in combinations(gang, 2)]
+    return min(speeds, default=0.0), sum(speeds)

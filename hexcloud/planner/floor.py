@@ -102,7 +102,8 @@ def _priced(useful: Useful, solution: Solution) -> tuple[float, Floats]:
     for number, name in enumerate(names):
         survival = _price(solution, f"survive[{name}]")
         if survival > 0:
-            bound += survival / unit * share * useful.samples_per_s
+            slack = problem.slack.get(f"survive[{name}]", 0.0)
+            bound += survival / unit * (share * useful.samples_per_s - slack)
             earned = earned + np.where(domains == number, 0.0, survival / unit * useful.surviving)
     spot = _price(solution, "spot_share")
     if spot > 0:

@@ -1,6 +1,7 @@
 """Problem: what the MILP knows, indexed once."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
 
@@ -52,6 +53,8 @@ class Problem:
     fleet: FleetState
     require: frozenset[OfferId] = frozenset()
     """Offers of which the plan must hold at least one machine, if any: what would it cost to have it?"""
+    slack: Mapping[str, float] = field(default_factory=dict)
+    """By how much rows may be missed, by name: `survive[...]` in samples/s, `in_flight` in samples."""
     keeps_all: bool = False
     """Solve with columns that cannot be in the best plan too: slower and the same, to measure and check the pruning."""
 

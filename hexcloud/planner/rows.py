@@ -89,7 +89,8 @@ def _add_survival(rules: RuleModel) -> None:
     for domain, machines, rate in zip(domains, _variables(rules), rates, strict=True):
         lost[domain].append((machines, -rate))
     for domain, terms in sorted(lost.items()):
-        rules.at_least(f"survive[{names[domain]}]", [(total, 1.0), *terms], share / unit)
+        name = f"survive[{names[domain]}]"
+        rules.at_least(name, [(total, 1.0), *terms], share / unit, rules.problem.slack.get(name, 0.0) / unit)
 
 
 def _add_spot_share(rules: RuleModel) -> None:
@@ -133,7 +134,8 @@ def _add_counts(rules: RuleModel) -> None:
             rules.limit(f"quota[{key}]", drawn, upper=left)
     if not rules.useful.is_eased:
         slots = zip(_variables(rules), rules.of(rules.useful.table.slots), strict=True)
-        rules.limit("in_flight", slots, upper=float((workload.eta + 1) * workload.samples_per_step))
+        most = (workload.eta + 1) * workload.samples_per_step
+        rules.limit("in_flight", slots, upper=float(most) + problem.slack.get("in_flight", 0.0))
     if problem.require and rules.gangs:
         wanted = [term for name, machines in held.items() if name in problem.require for term in machines]
         rules.limit(f"require[{min(problem.require)}]", wanted, lower=1.0)

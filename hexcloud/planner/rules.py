@@ -87,7 +87,7 @@ class RuleModel:
     def charge_by_pace(self, bill: Bill, flag: Variable, usd_per_hour: float) -> None:
         """Put a flag's price on a bill that grows in proportion to the throughput; the price is that of the low end.
 
-        In models with `grows_egress` flag times throughput is a variable too, which has no choice, as the flag is 0 or 1.
+        In models with `grows_egress` flag times throughput is a variable too, with no choice, as the flag is 0 or 1.
         """
         if self.pace is None or not self.choice.grows_egress or usd_per_hour == 0.0:
             self.charge(bill, flag, usd_per_hour)
@@ -102,12 +102,12 @@ class RuleModel:
             self.model.add_row(UNNAMED, [(busy, 1.0), (flag, -high)], upper=0.0)
             self.model.add_row(UNNAMED, [(busy, 1.0), (self.pace, -1.0), (flag, -low)], upper=-low)
 
-    def at_least(self, name: str, terms: Iterable[Term], share: float) -> None:
-        """Add a rule whose sum must reach a share of the throughput."""
+    def at_least(self, name: str, terms: Iterable[Term], share: float, slack: float = 0.0) -> None:
+        """Add a rule whose sum must reach a share of the throughput, less some slack."""
         if self.pace is None:
-            self.limit(name, terms, lower=share * self.choice.samples_per_s)
+            self.limit(name, terms, lower=share * self.choice.samples_per_s - slack)
         else:
-            self.limit(name, [*terms, (self.pace, -share)], lower=0.0)
+            self.limit(name, [*terms, (self.pace, -share)], lower=-slack)
 
     def limit(self, name: str, terms: Iterable[Term], *, lower: float = -INFINITY, upper: float = INFINITY) -> None:
         """Add a rule with one bound; in elastic models it may be broken for the share by which it is."""

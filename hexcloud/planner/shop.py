@@ -15,11 +15,16 @@ from hexcloud.planner.greedy import greedy_columns
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
-from hexcloud.planner.search import cheapest
+from hexcloud.planner.search import Found, cheapest
 from hexcloud.planner.words import rule_in_words
 
 GAP = 1e-3
 """Relative; that of a plan."""
+
+CANNOT = "cannot make it"
+"""How the reason begins of a buyer who could not do the job for any money."""
+_ANY = 0.9
+"""Relative gap: any plan will do."""
 
 
 def open_shop(
@@ -69,9 +74,13 @@ class Shop:
         policy = self.problem.policy.model_copy(update={"max_usd_per_hour": most_usd_per_hour})
         return replace(self, problem=replace(self.problem, policy=policy))
 
+    def best(self) -> Found | None:
+        """Return the cheapest plan, or None where the buyer cannot do the job."""
+        return cheapest(self.problem, self.samples_per_s, GAP)
+
     def price(self) -> float | None:
         """Return what the cheapest plan costs, USD/h, or None where the buyer cannot do the job."""
-        found = cheapest(self.problem, self.samples_per_s, GAP)
+        found = self.best()
         return None if found is None else found.solution.objective
 
     def row(self, name: str) -> BaselineRow:
@@ -79,10 +88,17 @@ class Shop:
         if (usd_per_hour := self.price()) is not None:
             return BaselineRow(name=name, usd_per_hour=usd_per_hour)
         if cap := self.problem.policy.max_usd_per_hour:
-            return BaselineRow(name=name, usd_per_hour=None, reason=f"not for {cap:.2f} USD/h, if at all")
-        rules = clashing_rules(self.problem, self.samples_per_s)
+            return BaselineRow(name=name, usd_per_hour=None, reason=self._why_not_for(cap))
+        rules = clashing_rules(self.problem, self.samples_per_s, is_market=False)
         words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
         return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
+
+    def _why_not_for(self, cap_usd_per_hour: float) -> str:
+        if self.floor_usd_per_hour() == INFINITY:
+            return f"{CANNOT}: none of its gangs trains fast enough"
+        policy = self.problem.policy.model_copy(update={"max_usd_per_hour": None})
+        able = cheapest(replace(self.problem, policy=policy), self.samples_per_s, _ANY)
+        return f"{CANNOT} under the plan's rules" if able is None else f"pays over {cap_usd_per_hour:.2f} USD/h"
 
     def floor_usd_per_hour(self) -> float:
         """Return the price of the cheapest gang that trains fast enough, which no plan is under; else infinity."""

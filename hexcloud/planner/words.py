@@ -1,25 +1,77 @@
-"""words: what each named rule of the MILP demands, as a sentence for a reader."""
+"""words: what each named rule demands, as a sentence for a reader, and what a user can do about it."""
+
+from typing import NamedTuple
+
+
+class Words(NamedTuple):
+    """A rule in words; `{}` stands for what its name has in brackets."""
+
+    demands: str
+    mend: str = ""
+    """What a user can change so that it is in the way no more; empty where nothing can be done."""
+
+
+PHYSICS = frozenset({"memory", "bf16", "gpu_facts"})
+"""Reasons of `screen` that no wish can change."""
+ANY_DOMAIN = "any one failure domain"
 
 _WORDS = {
-    "rollout_rate": "rollout must make the target",
-    "train_rate": "the trainer gang must train the target",
-    "one_gang": "one gang of equal machines in one zone must train",
-    "stock": "no more machines of {} can be had",
-    "quota": "the account's quota {} is used up",
-    "hourly_budget": "the plan may not cost more per hour",
-    "run_budget": "the samples that are left may not cost more than the money that is left",
-    "deadline": "the samples must be trained before the deadline",
-    "spot_share": "no more of the rollout may be on spot",
-    "pools": "the plan may not use more different offers",
-    "reward_cpu": "the rollout machines' CPUs must keep up with the rewards",
-    "in_flight": "admission lets no more samples be in flight: (eta + 1) * samples per step",
-    "staleness_reach": "making a sample and bringing new weights to its region must take at most eta steps",
-    "survive": "enough rollout must remain when {} is lost",
-    "require": "the plan must hold {}",
+    "rollout_rate": Words("rollout must make the target", "ask for less, or let more machines take part"),
+    "train_rate": Words("the trainer gang must train the target", "ask for less"),
+    "pauses": Words("engines must load new weights in less than a step", "ask for less, or raise the batch"),
+    "one_gang": Words("one gang of equal machines in one zone must train", "allow other GPUs, or take a smaller model"),
+    "gang_size": Words("the trainer gang may not have more machines", "raise max_gang_nodes in the policy"),
+    "spot_trainer": Words("no spot machine may train", "set spot_trainer: true in the policy"),
+    "stock": Words("no more machines{} can be had", "raise max_nodes_per_pool in the policy, or allow more offers"),
+    "sold_out": Words("offers refused us lately", "wait, or allow more offers"),
+    "quota": Words(
+        "the account's quota {} is used up", "ask the cloud for more of it, or allow other clouds, regions or tenures"
+    ),
+    "hourly_budget": Words("the plan may not cost more per hour", "raise --max-usd-per-hour"),
+    "run_budget": Words("the samples that are left may not cost more than the money that is left", "raise --budget"),
+    "deadline": Words("the samples must be trained before the deadline", "raise deadline_h in the policy"),
+    "spot_share": Words("no more of the rollout may be on spot", "raise max_spot_share in the policy"),
+    "pools": Words("the plan may not use more different offers", "raise max_pools in the policy"),
+    "reward_cpu": Words("the rollout machines' CPUs must keep up with the rewards", "make rewards cheaper in CPU time"),
+    "in_flight": Words(
+        "admission lets no more samples be in flight: (eta + 1) * samples per step", "raise eta, or the batch"
+    ),
+    "staleness_reach": Words(
+        "making a sample and bringing new weights to its region must take at most eta steps", "raise eta, or the batch"
+    ),
+    "survive": Words("enough rollout must remain when {} is lost", "lower survival_share in the policy"),
+    "require": Words("the plan must hold {}"),
+    "target": Words("rollout and trainer must make the target", "ask for less"),
+    "cloud": Words("only some clouds may be used", "allow more with --cloud, or leave it out"),
+    "region": Words("only some regions may be used", "allow more in the policy's regions"),
+    "gpu": Words("only some GPUs may be used", "allow more in the policy's gpus"),
+    "tenure": Words("no spot machine may be used", "raise max_spot_share in the policy"),
+    "price_age": Words(
+        "prices may not be older", "run hexcloud catalog refresh, or raise max_price_age_h in the policy"
+    ),
+    "unproven": Words(
+        "offers whose capacity looks as if it did not exist may not be used", "set try_unproven: true in the policy"
+    ),
+    "memory": Words("the model must fit the memory of a machine's GPUs", "take a smaller model, or allow larger GPUs"),
+    "bf16": Words("a GPU must know bf16", "allow newer GPUs"),
+    "gpu_facts": Words("the facts of a GPU must be known", "add it to catalogs/gpus.yaml"),
 }
 
 
 def rule_in_words(name: str) -> str:
-    """Return what a named rule of the MILP demands; the name itself when it is not known."""
+    """Return what a named rule demands; the name itself when it is not known."""
     rule, _, rest = name.partition("[")
-    return _WORDS.get(rule, name).format(rest.removesuffix("]"))
+    known = _WORDS.get(rule)
+    return name if known is None else known.demands.format(_what(rule, rest.removesuffix("]")))
+
+
+def mend_in_words(name: str) -> str:
+    """Return what a user can change about a rule; empty where nobody knows."""
+    known = _WORDS.get(name.partition("[")[0])
+    return "" if known is None else known.mend
+
+
+def _what(rule: str, rest: str) -> str:
+    if rule == "stock":
+        return f" of {rest}" if rest else ""
+    return rest or (ANY_DOMAIN if rule == "survive" else "")

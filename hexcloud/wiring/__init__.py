@@ -9,7 +9,9 @@ from hexcloud.wiring.plan import (
     policy_of,
     run_input,
     sky_picks,
+    sky_picks_of,
     snapshot_input,
+    unpriced,
     workload_of,
 )
 from hexcloud.wiring.provider import rented_clouds, timing_of
@@ -66,10 +68,12 @@ __all__ = [
     "runs_by_tag",
     "secrets_of",
     "sky_picks",
+    "sky_picks_of",
     "snapshot_input",
     "timer",
     "timing_of",
     "wall_clock",
+    "unpriced",
     "with_budget",
     "workload_of",
 ]

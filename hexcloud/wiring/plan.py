@@ -19,6 +19,7 @@ from hexcloud.wiring.provider import rented_clouds, require_provider
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
     from hexcloud.controller.needs import CloudNeeds
+    from hexcloud.domain.fleet import MeasuredLink
     from hexcloud.domain.offer import OfferId
     from hexcloud.domain.plan import PlanResult
     from hexcloud.ports import MarketSource
@@ -36,6 +37,8 @@ class PlanInput:
     market: Market
     workload: Workload
     policy: Policy
+    links: "tuple[MeasuredLink, ...]" = ()
+    """Measured between the user's own machines."""
 
 
 def workload_of(spec: RunSpec) -> Workload:
@@ -91,13 +94,21 @@ def snapshot_input(spec: RunSpec) -> PlanInput:
 
 def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
     """Return what `hexcloud plan --fleet FILE` plans: the user's own machines. No target: they do what they can."""
-    from hexcloud.adapters.files import load_fleet
+    from hexcloud.adapters.fleet_file import load_fleet
+    from hexcloud.planner.fleet_split import use_everything
 
     workload = workload_of(spec)
-    policy = policy_of(spec, workload).model_copy(update={"target_samples_per_s": None})
-    market = load_fleet(path)
+    market, links = load_fleet(path)
     market = market.model_copy(update={"calibration": market.calibration.with_factors(measured_factors())})
-    return PlanInput(market=market, workload=workload, policy=policy)
+    policy = use_everything(market, policy_of(spec, workload))
+    return PlanInput(market=market, workload=workload, policy=policy, links=links)
+
+
+def unpriced(market: Market) -> tuple[str, ...]:
+    """Return the names of the user's own machines of which nobody said what they cost."""
+    from hexcloud.adapters import fleet_file
+
+    return fleet_file.unpriced(market)
 
 
 def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
@@ -105,16 +116,28 @@ def sky_picks(market: Market, result: "PlanResult") -> "frozenset[OfferId]":
 
     Empty where SkyPilot is not installed. Raises MarketError when it fails.
     """
+    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    return sky_picks_of(market, result, (counts,))[0]
+
+
+def sky_picks_of(
+    market: Market, result: "PlanResult", fleets: "tuple[Counter[OfferId], ...]"
+) -> "tuple[frozenset[OfferId], ...]":
+    """Return the same for each of several fleets of the market whose plan turned the same offers away."""
     from hexcloud.adapters.markets import sky_optimizer
 
     if not sky_optimizer.is_installed():
-        return frozenset()
+        return tuple(frozenset() for _ in fleets)
     refused = {rejection.offer_id for rejection in result.rejections if rejection.rule != "not_chosen"}
     offers = {offer.id: offer for offer in market.offers if offer.id not in refused}
-    counts = Counter(slot.offer_id for slot in result.plan.placement.slots)
-    machines = ((offers[name], count) for name, count in sorted(counts.items()))
-    asks = (sky_optimizer.Ask(one.gpu, one.gpu_count, count, one.tenure) for one, count in machines)
-    return sky_optimizer.picks(tuple(asks), tuple(offers.values()))
+    buyers = tuple(
+        tuple(
+            sky_optimizer.Ask(offers[name].gpu, offers[name].gpu_count, count, offers[name].tenure)
+            for name, count in sorted(counts.items())
+        )
+        for counts in fleets
+    )
+    return sky_optimizer.picks_of(buyers, tuple(offers.values()))
 
 
 def run_input(spec: RunSpec) -> PlanInput:

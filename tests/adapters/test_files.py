@@ -12,7 +12,6 @@ from hexcloud.adapters.files import (
     catalog_root,
     find_model,
     load_factors,
-    load_fleet,
     load_models,
     load_policy,
     load_run_spec,
@@ -196,43 +195,6 @@ def test_the_roots_hold_data() -> None:
     assert (catalog_root() / "models.yaml").is_file()
     assert (policy_root() / "cheapest.yaml").is_file()
     assert "tiny-sort" in load_models()
-
-
-FLEET = "- {name: node-a, gpu: H100, gpu_count: 8, network_gb_per_s: 50}\n"
-
-
-def test_own_machines_are_a_market_with_just_them_in_stock(write: Write) -> None:
-    more = "- {name: desk, gpu: RTX4090, gpu_count: 3, network_gb_per_s: 1.25, count: 2, zone: lab, usd_per_hour: 0.4}"
-    market = load_fleet(write(FLEET + more, "fleet.yaml"))
-    assert [(offer.instance_type, offer.stock, offer.zone) for offer in market.offers] == [
-        ("node-a", 1, "home"),
-        ("desk", 2, "lab"),
-    ]
-    assert market.offers[1].usd_per_hour == 0.4
-    assert market.offers[0].usd_per_hour > 0
-    assert all(offer.gpu in market.gpus for offer in market.offers)
-    assert {price.scope for price in market.network.egress if price.cloud == "own"} == {
-        "zone",
-        "region",
-        "continent",
-        "world",
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("- {name: a, gpu: H10, gpu_count: 8, network_gb_per_s: 50}\n", r"\[0\]\.gpu 'H10' is unknown; did you mean"),
-        (FLEET + FLEET, r"\[1\]\.name 'node-a' is given twice"),
-        ("- {name: a, gpus: H100, gpu_count: 8, network_gb_per_s: 5}\n", r"\[0\]\.gpus is unknown; did you mean gpu\?"),
-        ("[]\n", "lists no machine"),
-        ("- {name: a/b, gpu: H100, gpu_count: 8, network_gb_per_s: 50}\n", r"\[0\]\.name is 'a/b'"),
-        ("- {name: a, gpu: H100, network_gb_per_s: 50}\n", r"\[0\]\.gpu_count is missing"),
-    ],
-)
-def test_a_wrong_fleet_file_names_the_machine_and_the_field(write: Write, text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        load_fleet(write(text, "fleet.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@ from pathlib import Path
 import pytest
 
 from hexcloud import wiring
+from hexcloud.adapters.markets.sky_optimizer import is_installed
 from hexcloud.cli.frontier import chart_of, frontier_fields, require_png, require_writable, solve_frontier
 from hexcloud.cli.planned import Planned, make
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.run import RunSpec
+from hexcloud.planner.allocate import MIP_GAP
+from hexcloud.planner.baselines import SKYPILOT
 from hexcloud.planner.frontier import PLAN, SHARES, FrontierStep
 
 
@@ -20,7 +23,7 @@ def test_each_step_is_told_on_stderr_as_it_is_solved(planned: Planned, capsys: p
     steps = solve_frontier(planned)
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.count("\n") == len(steps) == len(SHARES)
+    assert said.err.count("\nfrontier ") + said.err.startswith("frontier ") == len(steps) == len(SHARES)
     assert f"frontier {len(SHARES)}/{len(SHARES)}: 30000 tok/s" in said.err
     assert "4/8: 10000 tok/s, " in said.err
 
@@ -51,3 +54,12 @@ def test_files_that_cannot_be_written_are_wrong_input_before_anything_is_solved(
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("old.html", "mine")]
     with pytest.raises(ConfigError, match=r"--html .*cannot be written: No such file"):
         require_writable("--html", tmp_path / "nowhere" / "a.html")
+
+
+@pytest.mark.skipif(not is_installed(), reason="SkyPilot is not installed")
+def test_skypilots_optimizer_is_one_of_the_buyers_at_every_step_it_can_serve(planned: Planned) -> None:
+    steps = solve_frontier(planned)
+    priced = [step for step in steps if SKYPILOT in step.usd_per_hour]
+    assert len(priced) >= len(steps) // 2
+    assert all(step.usd_per_hour[SKYPILOT] >= step.usd_per_hour[PLAN] * (1 - MIP_GAP) for step in priced)
+    assert SKYPILOT in {line.name for line in chart_of(planned, steps).lines}

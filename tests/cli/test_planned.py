@@ -7,12 +7,11 @@ from rich.console import Console
 
 from hexcloud import wiring
 from hexcloud.adapters.markets.sky_optimizer import is_installed
-from hexcloud.cli.planned import Planned, allocation_lines, make, plan_fields, plan_view, spell_target
+from hexcloud.cli.planned import Planned, allocation_lines, make, plan_fields, plan_view
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Role
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
-from hexcloud.domain.target import parse_target
 from hexcloud.planner.baselines import SKYPILOT
 
 
@@ -79,15 +78,6 @@ def told(planned: Planned, rented: tuple[Offer, ...]) -> str:
     shown = Console(width=160, file=StringIO(), record=True)
     shown.print(plan_view(replace(planned, given=replace(planned.given, market=market))))
     return shown.export_text()
-
-
-@pytest.mark.parametrize("asked", ["5 steps/min", "3 samples/s", "20k", "20k tok/s", None])
-def test_a_target_is_spelt_in_the_unit_it_was_asked_in(planned: Planned, asked: str | None) -> None:
-    workload = planned.given.workload
-    samples_per_s = parse_target(asked or "20k", workload)
-    spelt = spell_target(samples_per_s, workload, asked)
-    assert parse_target(spelt, workload) == pytest.approx(samples_per_s, rel=1e-3)
-    assert ("step" in spelt, "sample" in spelt) == ("step" in (asked or ""), "sample" in (asked or ""))
 
 
 @pytest.mark.skipif(not is_installed(), reason="SkyPilot is not installed")

@@ -10,7 +10,8 @@ import typer.main
 from pydantic import BaseModel
 
 from hexcloud import wiring
-from hexcloud.adapters.files import load_fleet, load_policy, load_run_spec, load_yaml, policy_root
+from hexcloud.adapters.files import load_policy, load_run_spec, load_yaml, policy_root
+from hexcloud.adapters.fleet_file import load_fleet
 from hexcloud.adapters.markets.trace import load_trace
 from hexcloud.cli import app, main
 from hexcloud.domain.policy import Policy, ReplanSchedule
@@ -71,7 +72,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HEXCLOUD_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "fleet.yaml").write_text(blocks(OWN_MACHINES, "yaml")[0])
+    for name, text in zip(("fleet.yaml", "linked.yaml"), blocks(OWN_MACHINES, "yaml"), strict=True):
+        (tmp_path / name).write_text(text)
     run_file, policy_file = blocks(RUN_YAML, "yaml")
     (tmp_path / "run.yaml").write_text(run_file)
     (tmp_path / "mine.yaml").write_text(policy_file)
@@ -138,7 +140,8 @@ def test_python_of_the_docs_runs(page: Path, index: int, desk: Path) -> None:
 def test_files_of_the_docs_are_read(desk: Path) -> None:
     assert load_run_spec(desk / "run.yaml").model_fields_set
     assert load_policy("./mine.yaml").name == "mine"
-    assert load_fleet(desk / "fleet.yaml").offers
+    assert load_fleet(desk / "fleet.yaml").market.offers
+    assert load_fleet(desk / "linked.yaml").links
     assert load_trace("mine.csv").events
 
 

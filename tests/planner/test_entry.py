@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.plan import Allocation
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import MIP_GAP, solve
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.entry import entry
+from hexcloud.planner.entry import MARGIN, entry
+from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import Found, cheapest, held_in
-from tests.planner.oracle import FEWER, Makers, problems
+from tests.planner.oracle import EXAMPLES, Makers, problems
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -38,7 +41,7 @@ def test_the_price_it_names_is_where_both_plans_cost_the_same(
 
 
 @given(st.data())
-@FEWER
+@EXAMPLES
 def test_the_price_it_names_brings_the_offer_in_when_granted(makers: Makers, data: st.DataObject) -> None:
     drawn = data.draw(problems(makers))
     problem = replace(drawn, policy=drawn.policy.model_copy(update={"max_usd_per_hour": None}))
@@ -54,8 +57,13 @@ def test_the_price_it_names_brings_the_offer_in_when_granted(makers: Makers, dat
         offer.model_copy(update={"usd_per_hour": found.enters_at_usd_per_hour}) if offer.id == wanted.id else offer
         for offer in problem.market.offers
     )
-    granted = cheapest(replace(problem, market=problem.market.model_copy(update={"offers": offers})), target, 0.0)
-    assert granted is not None and wanted.id in names_of(granted)
+    granted = replace(problem, market=problem.market.model_copy(update={"offers": offers}))
+    for gap in (0.0, MIP_GAP):
+        assert wanted.id in held_by(solve(granted, gap))
+
+
+def held_by(plan: Allocation) -> set[OfferId]:
+    return {plan.trainer.column.offer_id} | {share.column.offer_id for share in plan.rollout}
 
 
 def names_of(found: Found) -> set[OfferId]:
@@ -92,7 +100,7 @@ PRICES = st.lists(st.floats(0.5, 30.0), min_size=7, max_size=7)
 
 @given(prices=PRICES, survival=st.sampled_from([0.0, 0.5]), target=st.floats(3.0, 20.0), spot_trainer=st.booleans())
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_at_a_higher_price_than_the_one_it_names_the_machine_stays_out(
+def test_the_price_it_names_brings_a_machine_into_everybodys_plan_and_a_higher_one_does_not(
     make_offer: MakeOffer,
     make_market: MakeMarket,
     workload: Workload,
@@ -124,9 +132,33 @@ def test_at_a_higher_price_than_the_one_it_names_the_machine_stays_out(
             continue
         others = [one for one in offers if one.id != offer.id]
         without = cheapest(problem_of(make_market(*others), workload, policy), target, 0.0)
+        assert without is not None
         enters_at = found.enters_at_usd_per_hour or 0.0
-        for price, is_in in ((enters_at * 0.999, True), (enters_at * 1.01 + 0.01, False)):
+        dear = enters_at * 1.01 + 0.01 + 2 * MARGIN * without.solution.objective
+        for price, is_in in ((enters_at, True), (dear, False)):
             granted = make_market(*others, offer.model_copy(update={"usd_per_hour": price}))
             there = cheapest(problem_of(granted, workload, policy), target, 0.0)
-            assert there is not None and without is not None
+            assert there is not None
             assert (there.solution.objective < without.solution.objective * (1 - 1e-9)) == is_in
+            planned = held_by(make_plan(granted, workload, policy, FleetState()).plan.allocation)
+            assert is_in == (offer.id in planned)
+
+
+@pytest.mark.parametrize("wishes", [{"max_usd_per_hour": 60.0}, {"objective": Objective.BUDGET_RUN}])
+def test_a_price_is_good_for_an_objective_that_chooses_its_throughput_too(
+    market: Market, workload: Workload, policy: Policy, wishes: dict[str, object]
+) -> None:
+    run = {"budget_usd": 1e6, "run_samples": 1e5, "target_samples_per_s": None, "objective": Objective.MAX_THROUGHPUT}
+    asked = policy.model_copy(update=run | wishes)
+    plan = make_plan(market, workload, asked, FleetState()).plan.allocation
+    priced = 0
+    for offer in (one for one in market.offers if one.id not in held_by(plan)):
+        found = entry(problem_of(market, workload, asked), [offer.id], plan.samples_per_s)
+        if found is None or found.enters_at_usd_per_hour is None:
+            continue
+        priced += 1
+        update = {"usd_per_hour": found.enters_at_usd_per_hour}
+        offers = tuple(one.model_copy(update=update) if one.id == offer.id else one for one in market.offers)
+        there = make_plan(market.model_copy(update={"offers": offers}), workload, asked, FleetState())
+        assert offer.id in held_by(there.plan.allocation)
+    assert priced >= 3

@@ -1,18 +1,19 @@
 from collections import Counter
 from collections.abc import Callable
+from itertools import combinations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hexcloud.domain.errors import InfeasibleError
-from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.fleet import FleetState, MeasuredLink
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
-from hexcloud.domain.plan import Role
+from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.fleet_split import split_fleet
+from hexcloud.planner.fleet_split import split_fleet, use_everything
 from hexcloud.planner.plan import make_plan
 
 MakeOffer = Callable[..., Offer]
@@ -87,3 +88,35 @@ def test_a_fleet_of_which_no_machine_can_do_the_job_is_told_so(
     gpus = {name: gpu.model_copy(update={"has_bf16": False}) for name, gpu in two_kinds.gpus.items()}
     with pytest.raises(InfeasibleError, match="no bf16"):
         split_fleet(two_kinds.model_copy(update={"gpus": gpus}), workload, policy)
+
+
+def test_slots_are_the_fleets_own_machines_and_measured_links_choose_among_them(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    fleet = make_market(make_offer("big8", 1.0, stock=4))
+    names = [SlotName(f"big8#{number}") for number in range(1, 5)]
+    slow = {frozenset(pair): 2.0 for pair in combinations(names, 2)} | {frozenset(names[1:4:2]): 45.0}
+    measured = tuple(
+        MeasuredLink(source=min(pair), target=max(pair), gb_per_s=speed, latency_ms=0.0) for pair, speed in slow.items()
+    )
+    plan = split_fleet(fleet, workload, policy, measured).plan
+    assert {slot.name for slot in plan.placement.slots} <= set(names)
+    assert len({slot.name for slot in plan.placement.slots}) == len(plan.placement.slots)
+    if len(plan.ranks) == 2:
+        assert set(plan.ranks) == {"big8#2", "big8#4"}
+    assert {route.gb_per_s for route in plan.routes} <= {2.0, 45.0}
+    assert split_fleet(fleet, workload, policy).plan.allocation == plan.allocation
+
+
+def test_machines_of_one_name_in_two_places_are_told_apart(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    fleet = make_market(make_offer("big8", 1.0, stock=2), make_offer("big8", 1.0, zone="b", stock=2))
+    slots = split_fleet(fleet, workload, policy).plan.placement.slots
+    assert all(slot.name.startswith(slot.offer_id + "#") for slot in slots)
+
+
+def test_the_wishes_of_a_split_are_their_own(two_kinds: Market, policy: Policy) -> None:
+    once = use_everything(two_kinds, policy)
+    assert use_everything(two_kinds, once) == once
+    assert once.max_nodes_per_pool == 6

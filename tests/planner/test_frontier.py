@@ -4,12 +4,13 @@ import pytest
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
+from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Allocation
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import DEAREST
-from hexcloud.planner.frontier import PLAN, SHARES, FrontierStep, frontier
+from hexcloud.planner.baselines import DEAREST, SKYPILOT
+from hexcloud.planner.frontier import PLAN, SHARES, Fleet, FrontierStep, frontier
 from hexcloud.planner.plan import make_plan
 
 
@@ -54,3 +55,20 @@ def test_a_cap_and_the_other_objective_do_not_bend_the_picture(
 ) -> None:
     fastest = policy.model_copy(update={"objective": Objective.MAX_THROUGHPUT, "max_usd_per_hour": 1.0})
     assert list(frontier(market, workload, fastest, plan)) == steps
+
+
+def test_another_optimizers_places_are_priced_for_the_machines_of_each_step(
+    market: Market, workload: Workload, policy: Policy, plan: Allocation
+) -> None:
+    asked: list[Fleet] = []
+
+    def same_offers(fleets: tuple[Fleet, ...]) -> tuple[frozenset[OfferId], ...]:
+        asked.extend(fleets)
+        return tuple(frozenset(fleet) for fleet in fleets)
+
+    steps = list(frontier(market, workload, policy, plan, same_offers))
+    assert len(asked) == len(SHARES)
+    assert asked[SHARES.index(1.0)][plan.trainer.column.offer_id] >= plan.trainer.column.nodes
+    for step in steps:
+        if PLAN in step.usd_per_hour:
+            assert step.usd_per_hour[SKYPILOT] == pytest.approx(step.usd_per_hour[PLAN], rel=2 * MIP_GAP)

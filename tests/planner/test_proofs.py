@@ -10,7 +10,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from hexcloud.adapters.files import find_model
 from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hexcloud.domain.market import Market
@@ -5,7 +7,7 @@ from hexcloud.domain.offer import Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.milp import INFINITY
-from hexcloud.planner.shop import GAP, Shop, open_shop
+from hexcloud.planner.shop import CANNOT, GAP, Shop, open_shop
 
 TARGET = 20_000 / 2048
 
@@ -38,7 +40,15 @@ def test_the_policys_cap_does_not_count_and_the_shops_own_does(
     poor = policy.model_copy(update={"max_usd_per_hour": 1.0})
     assert open_shop(market, workload, poor, TARGET).price() == shop.price()
     assert shop.capped(cost(shop) * 0.9).price() is None
-    assert "not for" in shop.capped(cost(shop) * 0.9).row("poor").reason
+    assert shop.capped(cost(shop) * 0.9).row("poor").reason == f"pays over {cost(shop) * 0.9:.2f} USD/h"
+
+
+def test_a_buyer_who_could_not_for_any_money_is_told_from_one_who_would_pay_too_much(shop: Shop) -> None:
+    too_fast = replace(shop.capped(1.0), samples_per_s=1e6)
+    assert too_fast.row("x").reason == f"{CANNOT}: none of its gangs trains fast enough"
+    lone = shop.only(lambda offer: offer.id == "acme/us-one/a/big1/on_demand")
+    careful = replace(lone.problem, policy=lone.problem.policy.model_copy(update={"survival_share": 0.5}))
+    assert Shop(careful, 1.0).capped(1000.0).row("x").reason == f"{CANNOT} under the plan's rules"
 
 
 def test_the_best_single_type_is_the_cheapest_of_all_types(shop: Shop) -> None:

@@ -5,6 +5,7 @@ nothing is fetched. All offers are listed as one cloud: it compares prices and n
 """
 
 import csv
+import functools
 import importlib.util
 import json
 import os
@@ -61,11 +62,20 @@ def picks(asks: tuple[Ask, ...], offers: tuple[Offer, ...]) -> frozenset[OfferId
 
     Raises MarketError when it fails or takes too long.
     """
+    return picks_of((asks,), offers)[0]
+
+
+def picks_of(buyers: tuple[tuple[Ask, ...], ...], offers: tuple[Offer, ...]) -> tuple[frozenset[OfferId], ...]:
+    """Return what `picks` returns, for each of several buyers: the optimizer is started once."""
     with tempfile.TemporaryDirectory() as home:
         _write_catalog(Path(home) / CATALOG, offers)
-        (Path(home) / _ASKS).write_text(json.dumps(asks))
+        (Path(home) / _ASKS).write_text(json.dumps(buyers))
         _run(home)
-        places = json.loads((Path(home) / _PICKS).read_text())
+        taken = json.loads((Path(home) / _PICKS).read_text())
+    return tuple(_offers_at(places, offers) for places in taken)
+
+
+def _offers_at(places: list[tuple[str, str, str | None, bool]], offers: tuple[Offer, ...]) -> frozenset[OfferId]:
     taken = {(instance_type, region, zone, is_spot) for instance_type, region, zone, is_spot in places}
     return frozenset(offer.id for offer in offers if taken & {_place(offer, zone) for zone in (_zone(offer), None)})
 
@@ -140,14 +150,18 @@ def main(home: Path) -> None:
     from sky.optimizer import Optimizer
 
     sky.check.get_cached_enabled_clouds_or_refresh = lambda *_, **__: [sky.AWS()]
-    places = []
-    for gpu, gpu_count, nodes, tenure in json.loads((home / _ASKS).read_text()):
+
+    @functools.cache
+    def place(gpu: str, gpu_count: int, nodes: int, tenure: str) -> tuple[object, ...] | None:
         with sky.Dag() as dag:
             task = sky.Task(num_nodes=nodes)
             task.set_resources({sky.Resources(accelerators=f"{gpu}:{gpu_count}", use_spot=tenure == Tenure.SPOT)})
         Optimizer.optimize(dag, quiet=True)
-        if best := task.best_resources:
-            places.append((best.instance_type, best.region, best.zone, best.use_spot))
+        best = task.best_resources
+        return None if best is None else (best.instance_type, best.region, best.zone, best.use_spot)
+
+    buyers = json.loads((home / _ASKS).read_text())
+    places = [[found for ask in asks if (found := place(*ask))] for asks in buyers]
     (home / _PICKS).write_text(json.dumps(places))
 
 

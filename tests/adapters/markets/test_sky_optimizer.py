@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.adapters.markets import sky_optimizer
-from hexcloud.adapters.markets.sky_optimizer import CATALOG, Ask, is_installed, picks
+from hexcloud.adapters.markets.sky_optimizer import CATALOG, Ask, is_installed, picks, picks_of
 from hexcloud.domain.errors import MarketError
 from hexcloud.domain.offer import Offer, Tenure, offer_id
 
@@ -45,6 +45,14 @@ OFFERS = (
 def test_sky_takes_the_cheapest_place_for_the_same_machines() -> None:
     asks = (Ask("H100", 8, 2, Tenure.ON_DEMAND), Ask("L4", 1, 3, Tenure.SPOT))
     assert picks(asks, OFFERS) == {"gcp/two/a/h8/on_demand", "aws/one/b/l1/spot"}
+
+
+@needs_sky
+def test_several_buyers_are_answered_apart() -> None:
+    one, other = (Ask("H100", 8, 2, Tenure.ON_DEMAND),), (Ask("L4", 1, 3, Tenure.SPOT),)
+    first, second = picks(one, OFFERS), picks(other, OFFERS)
+    assert first != second
+    assert picks_of((one, other, (), one), OFFERS) == (first, second, frozenset(), first)
 
 
 @needs_sky

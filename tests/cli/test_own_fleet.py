@@ -1,0 +1,71 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hexcloud import wiring
+from hexcloud.cli.own_fleet import require_prices, why_not_own, wires_fields, wires_view
+from hexcloud.cli.planned import Planned, make
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.run import RunSpec
+from hexcloud.planner.explain import WhyNotKind
+
+FLEET = """
+machines:
+  - {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, count: 3}
+  - {name: lone, gpu: H100, gpu_count: 1, network_gb_per_s: 3, region: far}
+links:
+  - {source: "big#1", target: "big#3", gb_per_s: 45}
+  - {source: "big#2", target: "big#1", gb_per_s: 4}
+  - {source: "big#2", target: "big#3", gb_per_s: 5}
+"""
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Planned]:
+    def planned(text: str) -> Planned:
+        path: Path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
+        path.write_text(text)
+        return make(wiring.fleet_input(RunSpec(), path), None, True)
+
+    return planned
+
+
+def test_the_gang_stands_where_the_measured_links_are_best(split: Callable[[str], Planned]) -> None:
+    plan = split(FLEET).result.plan
+    assert set(plan.ranks) == {"big#1", "big#3"}
+    route = next(route for route in plan.routes if route.target == "big#2")
+    assert route.gb_per_s == (4 if route.source == "big#1" else 5)
+
+
+def test_other_measures_give_another_gang(split: Callable[[str], Planned]) -> None:
+    swapped = FLEET.replace("gb_per_s: 45}", "gb_per_s: 3}").replace("gb_per_s: 5}", "gb_per_s: 44}")
+    assert set(split(swapped).result.plan.ranks) == {"big#2", "big#3"}
+
+
+def test_a_reader_sees_the_order_and_the_ways_and_a_machine_all_of_them(split: Callable[[str], Planned]) -> None:
+    plan = split(FLEET).result.plan
+    told, fields = wires_view(plan), wires_fields(plan)
+    assert told.startswith(f"gang order  {plan.ranks[0]}, {plan.ranks[1]}")
+    assert fields["ranks"] == list(plan.ranks)
+    for route in plan.routes:
+        assert f"{route.source} -> {route.target}  {route.gb_per_s:g} GB/s" in told
+
+
+def test_very_many_ways_are_counted(split: Callable[[str], Planned]) -> None:
+    plan = split(FLEET).result.plan
+    many = plan.model_copy(update={"routes": plan.routes * 20})
+    assert f"and {len(many.routes) - 12} more (--json lists all)" in wires_view(many)
+
+
+def test_machines_are_told_by_what_they_do(split: Callable[[str], Planned]) -> None:
+    planned = split(FLEET)
+    answer = why_not_own("big", planned)
+    assert (answer.kind, answer.matches) == (WhyNotKind.CHOSEN, 1)
+    assert answer.reason == "big: 1 rollout, 2 trainer" or answer.reason == "big: 2 trainer, 1 rollout"
+
+
+def test_dollars_want_prices() -> None:
+    require_prices("--frontier", ())
+    with pytest.raises(ConfigError, match=r"--frontier draws dollars: .*; without one: a, b, c, \.\.\.$"):
+        require_prices("--frontier", ("a", "b", "c", "d"))
