@@ -99,14 +99,14 @@ def training_rows(estimator: Estimator) -> Iterator[Row]:
 
 
 def system_rows(estimator: Estimator, phases: list[Row]) -> Iterator[Row]:
-    """A step takes the slower of its phases (or both, in turns) and the published weight sync, in tokens/s."""
+    """A step takes the slower of its phases and the published weight sync."""
     for row in estimator.published.systems:
         job = estimator.rl_job(row.job, row.model, row.samples)
         beside = [phase for phase in phases if phase.source == row.source]
         scales = {kind: scale([one for one in beside if one.kind == kind], row.model) for kind in KINDS}
         rollout_s = estimator.rollout_s(job, row.rollout) * scales["rollout"]
         training_s = estimator.step_s(job, row.training, row.source) * scales["training"]
-        step_s = (rollout_s + training_s if row.in_turns else max(rollout_s, training_s)) + row.sync_s
+        step_s = max(rollout_s, training_s) + row.sync_s
         tokens = row.samples * job.tokens_per_sample
         known = row.tokens_per_s if row.step_s is None else tokens / row.step_s
         assert known is not None  # the row's validator

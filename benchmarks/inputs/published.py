@@ -104,8 +104,6 @@ class SystemRow(Measured):
     rollout: Gpus
     training: Gpus
     sync_s: float = 0.0
-    in_turns: bool = False
-    """The same GPUs generate, then train."""
     tokens_per_s: float | None = None
     step_s: float | None = None
 
