@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from benchmarks.inputs.predicted import Estimator, even_job, plain_job
+from benchmarks.inputs.predicted import Estimator, even_job
 from benchmarks.inputs.published import Kind, Published, published
 
 ROLLOUT_BAR, SYSTEM_BAR = 0.15, 0.25
@@ -130,28 +130,32 @@ def scaled(rows: list[Row]) -> list[Row]:
     return found
 
 
-def memory_mistakes(estimator: Estimator) -> tuple[list[str], int, int]:
-    """What is refused though it fits or accepted though it runs out, how many cases there were, and ran out."""
-    known, mistakes, ran = estimator.published, [], 0
-    for engine in known.engines:
-        if estimator.engine_batch(engine) < 1:
-            mistakes.append(f"refused: {engine.model} on {engine.tp} {engine.gpu} ran ({engine.source})")
-    for plain in known.training:
-        if estimator.most_samples(plain_job(estimator.models[plain.model], plain), plain.gpu, plain.gpus) < 1:
-            mistakes.append(f"refused: {plain.model} trained on {plain.gpus} {plain.gpu} ({plain.source})")
-        if estimator.micro_batch(plain) < plain.micro_batch:
-            mistakes.append(f"refused: {plain.model}, {plain.micro_batch} x {plain.sequence} tokens ({plain.source})")
-    for row in (*known.steps, *known.systems):
-        job = estimator.rl_job(row.job, row.model, row.samples)
-        ran += len(row.rollout) + len(row.training)
-        mistakes += [f"refused: {row.model} on {gpu} ran ({row.source})" for gpu in estimator.refused(job, row)]
-    for case in known.memory:
+def memory_mistakes(estimator: Estimator) -> tuple[list[str], int]:
+    """What is refused though it fits or accepted though it runs out, and how many cases there were."""
+    cases = [*_that_ran(estimator), *_that_were_tried(estimator)]
+    return [what for what, is_right in cases if not is_right], len(cases)
+
+
+def _that_ran(estimator: Estimator) -> Iterator[tuple[str, bool]]:
+    """Every published row ran, so it fits."""
+    for engine in estimator.published.engines:
+        what = f"refused: {engine.model} on {engine.tp} {engine.gpu} ran ({engine.source})"
+        yield what, estimator.engine_batch(engine) >= 1
+    for plain in estimator.published.training:
+        what = f"refused: {plain.model}, {plain.micro_batch} x {plain.sequence} tokens ran ({plain.source})"
+        yield what, estimator.micro_batch(plain) == plain.micro_batch
+    for job, row in estimator.rl_rows():
+        refused = estimator.refused(job, row)
+        for gpu in (*row.rollout, *row.training):
+            yield f"refused: {row.model} on {gpu} ran ({row.source})", gpu not in refused
+
+
+def _that_were_tried(estimator: Estimator) -> Iterator[tuple[str, bool]]:
+    for case in estimator.published.memory:
         job = even_job(estimator.models[case.model], case.sequence - 1, 1)
-        if (estimator.most_at_once(job, case) >= case.micro_batch) != case.fits:
-            said = "refused" if case.fits else "accepted"
-            mistakes.append(f"{said}: {case.model}, {case.role} on {case.gpus} {case.gpu} ({case.where})")
-    cases = len(known.engines) + len(known.training) + ran + len(known.memory)
-    return mistakes, cases, sum(not case.fits for case in known.memory)
+        said = "refused" if case.fits else "accepted"
+        what = f"{said}: {case.model}, {case.role} on {case.gpus} {case.gpu} ({case.where})"
+        yield what, (estimator.most_at_once(job, case) >= case.micro_batch) == case.fits
 
 
 def print_rows(rows: list[Row], known: Published) -> None:
@@ -173,12 +177,14 @@ def median_error(rows: Iterable[Row], kind: Kind, *, with_fitted: bool = False) 
 
 def source_medians(rows: list[Row], kind: Kind) -> dict[str, float]:
     """Return the median error of each source that has rows of a kind."""
-    by_source = {name: median_error((r for r in rows if r.source == name), kind) for name in {r.source for r in rows}}
-    return {name: by_source[name] for name in sorted(by_source) if by_source[name] is not None}  # type: ignore[misc]
+    names = sorted({row.source for row in rows})
+    found = ((name, median_error((row for row in rows if row.source == name), kind)) for name in names)
+    return {name: median for name, median in found if median is not None}
 
 
 def print_sources(rows: list[Row]) -> None:
-    print(f"\nmedian error of each source, rows that count\n  {'source':<18}" + "".join(f"{kind:>18}" for kind in KINDS))
+    print("\nmedian error of each source, rows that count")
+    print(f"  {'source':<18}" + "".join(f"{kind:>18}" for kind in KINDS))
     for name in dict.fromkeys(row.source for row in rows):
         cells = []
         for kind in KINDS:
@@ -208,18 +214,22 @@ def main() -> int:
     phases = list(step_rows(estimator))
     measured = [*engine_rows(estimator), *phases, *ratio_rows(estimator), *scaling_rows(estimator)]
     rows = scaled([*measured, *training_rows(estimator), *system_rows(estimator, phases)])
+    one_scale = scaled([*scaling_rows(estimator), *system_rows(estimator, [])])
     print_rows(rows, estimator.published)
     print(WHY_IT_IS_OFF)
     print_sources(rows)
-    mistakes, cases, ran_out = memory_mistakes(estimator)
-    print(f"\nmemory: {cases} cases, {ran_out} of them known to run out, {len(mistakes)} mistakes", *mistakes, sep="\n  ")
+    mistakes, cases = memory_mistakes(estimator)
+    ran_out = sum(not case.fits for case in estimator.published.memory)
+    summary = f"{cases} cases, {ran_out} of them known to run out, {len(mistakes)} mistakes"
+    print(f"\nmemory: {summary}", *mistakes, sep="\n  ")
     metrics = {name: value for kind in KINDS for name, value in judged(rows, kind).items()}
+    metrics["system_median_if_areal_hex_had_one_scale"] = median_error(one_scale, "system") or 0.0
     bars = {"memory_mistakes": _bar(float(len(mistakes)), 0.0)}
     for kind, most in BARS.items():
         bars[f"{kind}_median_error"] = _bar(metrics[f"{kind}_median"], most)
         bars[f"{kind}_median_error_of_sources"] = _bar(metrics[f"{kind}_median_of_sources"], most)
     for name, value in metrics.items():
-        print(f"{name:<32}{value:>8.3f}")
+        print(f"{name:<42}{value:>8.3f}")
     counted = {"memory_cases": float(cases), "memory_cases_that_run_out": float(ran_out)}
     print(json.dumps({"benchmark": "estimator_error", "metrics": metrics | counted, "bars": bars}))
     return 0 if all(bar["ok"] for bar in bars.values()) else 1

@@ -1,14 +1,14 @@
 """What the estimator says of every published row: the same functions that planning calls, on the row's GPUs and job."""
 
 import math
+from collections.abc import Iterator
 
 from benchmarks.inputs.published import (
     EngineRow,
     Gpus,
     MemoryRow,
     Published,
-    StepRow,
-    SystemRow,
+    RunRow,
     TrainingRow,
 )
 from hexcloud.adapters.files import load_calibration, load_gpus, load_models
@@ -50,6 +50,12 @@ class Estimator:
             samples_per_step=samples,
             eta=job.eta,
         )
+
+    def rl_rows(self) -> Iterator[tuple[Workload, RunRow]]:
+        """Return the rows of RL runs with their jobs."""
+        runs: tuple[RunRow, ...] = (*self.published.steps, *self.published.systems)
+        for row in runs:
+            yield self.rl_job(row.job, row.model, row.samples), row
 
     def job_of_engine(self, row: EngineRow) -> Workload:
         """Return the requests of an engine's benchmark. FP8 halves every byte."""
@@ -124,7 +130,7 @@ class Estimator:
             return largest_micro_batch(job, self.gpus[case.gpu], case.gpus, case.micro_batch)
         return largest_batch(job, self.gpus[case.gpu], case.gpus)
 
-    def refused(self, job: Workload, row: StepRow | SystemRow) -> list[str]:
+    def refused(self, job: Workload, row: RunRow) -> list[str]:
         """Return the GPU types that ran a row in one role and that memory would refuse."""
         found = [gpu for gpu, ranks in row.training.items() if self.most_samples(job, gpu, ranks) < 1]
         for gpu, count in row.rollout.items():

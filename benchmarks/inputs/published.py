@@ -51,13 +51,18 @@ class EngineRow(Measured):
     tokens_per_s: float
 
 
-class StepRow(Measured):
-    """Seconds of one step's rollout and of its training, each on its own GPUs."""
+class RunRow(Measured):
+    """An RL run: a job, samples of a step, and the GPUs of each phase."""
 
     job: str
     samples: int
     rollout: Gpus
     training: Gpus
+
+
+class StepRow(RunRow):
+    """Seconds of one step's rollout and of its training."""
+
     rollout_s: float
     training_s: float
 
@@ -96,13 +101,9 @@ class TrainingRow(Measured):
     tokens_per_s: float
 
 
-class SystemRow(Measured):
+class SystemRow(RunRow):
     """Throughput of a whole system, as tokens/s or as seconds a step."""
 
-    job: str
-    samples: int
-    rollout: Gpus
-    training: Gpus
     sync_s: float = 0.0
     tokens_per_s: float | None = None
     step_s: float | None = None

@@ -80,7 +80,9 @@ def test_checkpointing_saves_most_of_the_activations(workload: Workload) -> None
     assert grown > 5 * grown_less
 
 
-def test_a_unit_at_work_is_gathered_whole_and_its_gradient_too(workload: Workload, models: dict[str, ModelSpec]) -> None:
+def test_a_unit_at_work_is_gathered_whole_and_its_gradient_too(
+    workload: Workload, models: dict[str, ModelSpec]
+) -> None:
     """On one rank nothing is gathered: states alone differ otherwise."""
     states = 18 * workload.model.params
     alone = training_bytes(workload, 1, 1) - states
