@@ -16,7 +16,9 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from benchmarks.inputs.picture import Strips, draw_strips, png_asked
 from benchmarks.inputs.predicted import Estimator, even_job
 from benchmarks.inputs.published import Kind, Published, published
 
@@ -209,7 +211,7 @@ def judged(rows: list[Row], kind: Kind) -> dict[str, float]:
 
 
 def main() -> int:
-    """`--smoke` runs the same: the whole table takes a second."""
+    """`--smoke` runs the same: the whole table takes a second. `--png FILE` draws the errors of each source."""
     estimator = Estimator(published())
     phases = list(step_rows(estimator))
     measured = [*engine_rows(estimator), *phases, *ratio_rows(estimator), *scaling_rows(estimator)]
@@ -228,11 +230,26 @@ def main() -> int:
     for kind, most in BARS.items():
         bars[f"{kind}_median_error"] = _bar(metrics[f"{kind}_median"], most)
         bars[f"{kind}_median_error_of_sources"] = _bar(metrics[f"{kind}_median_of_sources"], most)
+    strict = metrics["system_median_if_areal_hex_had_one_scale"]
+    bars["system_median_error_if_areal_hex_had_one_scale"] = _bar(strict, SYSTEM_BAR)
     for name, value in metrics.items():
         print(f"{name:<42}{value:>8.3f}")
+    if (path := png_asked()) is not None:
+        draw(rows, path)
     counted = {"memory_cases": float(cases), "memory_cases_that_run_out": float(ran_out)}
     print(json.dumps({"benchmark": "estimator_error", "metrics": metrics | counted, "bars": bars}))
     return 0 if all(bar["ok"] for bar in bars.values()) else 1
+
+
+def draw(rows: list[Row], path: Path) -> None:
+    """Draw the errors of the rows that count, by source and kind."""
+    counted = [row for row in rows if not row.is_fitted]
+    keys = dict.fromkeys((row.kind, row.source) for row in sorted(counted, key=lambda row: KINDS.index(row.kind)))
+    values = {
+        f"{source} {kind}": [row.error for row in counted if (row.kind, row.source) == (kind, source)]
+        for kind, source in keys
+    }
+    draw_strips(Strips("Predicted over published, less one", "error", values, (-0.15, 0.0, 0.15)), path)
 
 
 def _bar(value: float, bar: float) -> dict[str, float | bool]:
