@@ -6,8 +6,9 @@ model with variables removed.
 
 Never worse means: a buyer's price is not under the bound that the plan proves, nor his throughput over it; that much no
 plan can beat. The plan itself is within a gap of that bound (printed: 0.1 % at most), and a buyer may be better than
-the plan by as much; how often one is, is printed too. For a target every buyer is priced. For a cap it is asked whether he
-makes more than the plan, and than its bound; for a budget, whether his samples are cheaper at six throughputs.
+the plan by as much; how often one is, is printed too. For a target every buyer is priced. For a cap each is asked
+whether he makes more than the plan, and than its bound; for a budget, whether his samples are cheaper at six
+throughputs.
 """
 
 import json
@@ -259,10 +260,11 @@ def main() -> int:
     )
     tables = {one.value: show(answers, one) for one in OBJECTIVES if any(found.objective is one for found in answers)}
     metrics, bars = judged(answers)
+    gap = bars["largest_proven_gap"]["value"]
     print(
         f"\n{metrics['buyers_better_within_the_gap']:.0f} buyers do better than the plan, seen by up to "
-        f"{metrics['most_a_buyer_was_seen_better']:.4%}; the largest proven gap is {bars['largest_proven_gap']['value']:.3%}, "
-        "and nobody may do better than a plan's proven bound"
+        f"{metrics['most_a_buyer_was_seen_better']:.4%}; the largest proven gap is {gap:.3%}, and nobody may do better "
+        "than a plan's proven bound"
     )
     if (path := png_asked()) is not None:
         gains: dict[str, list[float]] = defaultdict(list)
