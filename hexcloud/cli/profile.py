@@ -10,7 +10,9 @@ from hexcloud.cli.options import AsJson
 from hexcloud.cli.output import print_json
 
 if TYPE_CHECKING:
+    from hexcloud.adapters.engines.client import EngineClient
     from hexcloud.domain.calibration import Factor, Phase
+    from hexcloud.domain.metrics import StepRow
     from hexcloud.domain.model import ModelSpec
 
 WARM_UP_STEPS = 2
@@ -93,6 +95,7 @@ def _engine(subject: Subject, degree_and_batch: tuple[int, int], tokens: tuple[i
     client = EngineClient(subject.source.rstrip("/"))
     findings = []
     try:
+        _greet(client, subject.source)
         for batch in sorted({1, max(1, full // 4), full}):
             measured = tokens_per_s(client, Load(batch, *tokens, vocab=subject.model.vocab))
             estimated = engine_tokens_per_s(Replica(gpu, efficiency, tp, batch), EngineLoad(*tokens), subject.model)
@@ -102,20 +105,36 @@ def _engine(subject: Subject, degree_and_batch: tuple[int, int], tokens: tuple[i
     return findings
 
 
+def _greet(client: "EngineClient", url: str) -> None:
+    """Make sure that an engine answers before it is loaded. Raises EngineError, or ConfigError when it is none."""
+    from hexcloud.domain.errors import ConfigError, EngineError
+
+    try:
+        client.info()
+    except EngineError as error:
+        raise EngineError(f"no engine answers at {url}: is it up, and is this its address? ({error})") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{url} answers, but not as an engine does: give the address of SGLang's HTTP API, where GET /model_info "
+            "names the model"
+        ) from error
+
+
 def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -> list[Finding]:
     """Take the median step of the file, its own samples and lengths, and the largest micro-batch that fits."""
     import statistics
 
     from hexcloud.adapters.files import load_calibration, load_gpus
-    from hexcloud.adapters.metrics import read_steps
     from hexcloud.domain.errors import ConfigError
     from hexcloud.domain.workload import Workload
     from hexcloud.estimate.memory import largest_micro_batch
     from hexcloud.estimate.training import Gang, step_s
 
-    steps = [step for step in read_steps(Path(subject.source)) if step.samples > 0 and step.busy_s > 0]
+    steps = [step for step in _steps(subject.source) if step.samples > 0 and step.tokens > 0 and step.busy_s > 0]
     if len(steps) <= WARM_UP_STEPS:
-        raise ConfigError(f"{subject.source}: {len(steps)} steps are too few; more than {WARM_UP_STEPS} are needed")
+        raise ConfigError(
+            f"{subject.source}: {len(steps)} steps are too few; more than {WARM_UP_STEPS} are needed: let the run go on"
+        )
     steps = steps[WARM_UP_STEPS:]
     samples = round(statistics.fmean(step.samples for step in steps))
     tokens = statistics.fmean(step.tokens / step.samples for step in steps)
@@ -135,6 +154,28 @@ def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -
     estimated_s = step_s(Gang(gpu, efficiency, *gang, network_gb_per_s, fitting), job)
     measured_s = statistics.median(step.busy_s for step in steps)
     return [Finding(f"{len(steps)} steps", "samples/s", samples / measured_s, samples / estimated_s)]
+
+
+def _steps(source: str) -> "tuple[StepRow, ...]":
+    """Read a trainer's steps. Raises ConfigError for what is no such file, with its mend."""
+    from pydantic import ValidationError
+
+    from hexcloud.adapters.metrics import read_steps
+    from hexcloud.domain.errors import ConfigError, StoreError
+
+    path = Path(source)
+    if not path.exists():
+        address = f" (an engine's address starts with http://: http://{source})" if ":" in source else ""
+        raise ConfigError(f"{source}: no such file; give a run's metrics.jsonl, or the URL of an engine{address}")
+    if path.is_dir():
+        raise ConfigError(f"{source} is a folder; give the metrics.jsonl of a run")
+    try:
+        return read_steps(path)
+    except StoreError as error:
+        cause = error.__cause__
+        first = cause.errors()[0] if isinstance(cause, ValidationError) else None
+        flaw = str(cause) if first is None else ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise ConfigError(f"{source} is no metrics.jsonl of a run: a line is no step ({flaw})") from error
 
 
 def _written(subject: Subject, phase: "Phase", finding: Finding, file: Path | None) -> tuple["Factor", Path]:

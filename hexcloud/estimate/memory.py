@@ -3,7 +3,10 @@
 Sources: KV cache and weights follow from the model's published shape. Training states as AReaL keeps them
 (arXiv 2505.24298: half-precision weights, fp32 gradients, Adam): 2 + 4 + 4 + 4 + 4 bytes per parameter. Activations as
 in "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198): 2 bytes per token, layer and
-hidden unit are kept with checkpointing and 34 without.
+hidden unit are kept with checkpointing and 34 without. On top comes the larger of two peaks, which do not coincide: the
+loss, with logits and the head's gradient, and the largest layer, worked through again with its gradient.
+
+What is known to fit and to run out, and how this judges it: benchmarks/estimator_error.py.
 """
 
 from bisect import bisect_right
@@ -15,18 +18,27 @@ from hexcloud.domain.workload import Workload
 GIB = 2.0**30
 USABLE_SHARE = 0.90
 """What is left beside the CUDA context, graphs and workspace; SGLang's mem_fraction_static is of that size."""
-USABLE_TRAINING_SHARE = 0.94
-"""The same for a trainer, which keeps no graphs and workspaces of an engine: MPT-30B at 8,192 tokens on 8 H100 trains
-at 0.92 of the memory by the sum below (mosaicml/llm-foundry, benchmarking README @061f2c7)."""
+USABLE_TRAINING_SHARE = 0.95
+"""The same for a trainer, which keeps no graphs and workspaces of an engine: what its allocator does not lose between
+blocks. MPT-30B at 8,192 tokens fills 8 H100 to within a per cent of it (mosaicml/llm-foundry, benchmarking README
+@061f2c7), and Qwen2.5-32B at 1,024 runs out of 8 A100 by less than that (hiyouga/LlamaFactory#6999)."""
+OUTSIDE_GIB = 1.0
+"""CUDA context and NCCL buffers of a trainer, outside its allocator and as large on any GPU: 0.34 to 0.43 GiB in an
+engine of four (vllm-project/vllm#16570), more channels in a gang. Llama-3-8B runs out of 8 x 24 GB by this
+(hiyouga/LlamaFactory#5977)."""
 KV_HEADROOM = 1.2
 """Running samples are not all at their mean length at once; without room the engine retracts them."""
 STATE_BYTES_PER_PARAM = 18.0
 _KEPT_BYTES_PER_UNIT = {True: 2.0, False: 34.0}
 _LAYER_WORKING_BYTES_PER_UNIT = 34.0
-_LOGIT_BYTES = 6.0
-"""bf16 logits and an fp32 copy for the softmax, per vocabulary entry and token."""
+_LOGIT_BYTES = 12.0
+"""Per vocabulary entry and token: bf16 logits, their fp32 log-probabilities, and a gradient of each."""
 _LOGIT_CHUNK_TOKENS = 4096
 """The loss is taken over at most this many positions at a time."""
+_GRADIENT_BYTES = 4.0
+"""Per parameter of the unit at work: its whole gradient in bf16, and the copy that is scattered."""
+_PREFETCHED_UNITS = 2
+"""Layers that FSDP holds whole: the one at work and the next."""
 
 
 def usable_bytes(gpu: GpuSpec) -> float:
@@ -36,7 +48,7 @@ def usable_bytes(gpu: GpuSpec) -> float:
 
 def usable_training_bytes(gpu: GpuSpec) -> float:
     """Return bytes of one GPU that a trainer's states and activations may fill."""
-    return gpu.hbm_gib * GIB * USABLE_TRAINING_SHARE
+    return (gpu.hbm_gib * USABLE_TRAINING_SHARE - OUTSIDE_GIB) * GIB
 
 
 def kv_bytes_per_gpu(model: ModelSpec, tp: int) -> float:
@@ -61,12 +73,24 @@ def training_bytes(workload: Workload, ranks: int, micro_batch: int) -> float:
     longest = workload.prompt_tokens + workload.max_response_tokens
     tokens = longest + (micro_batch - 1) * workload.tokens_per_sample
     states = STATE_BYTES_PER_PARAM * model.params / ranks
-    gathered = 2.0 * _largest_block_params(model) * model.bytes_per_param if ranks > 1 else 0.0
-    kept = _KEPT_BYTES_PER_UNIT[workload.activation_recompute] * model.layers
-    working = _LAYER_WORKING_BYTES_PER_UNIT if workload.activation_recompute else 0.0
-    activations = tokens * model.hidden * (kept + working)
+    kept = tokens * model.hidden * _KEPT_BYTES_PER_UNIT[workload.activation_recompute] * model.layers
+    return states + kept + max(_loss_bytes(workload, ranks, tokens), _layer_bytes(workload, ranks, tokens))
+
+
+def _loss_bytes(workload: Workload, ranks: int, tokens: float) -> float:
+    """Return bytes that the head and the loss take at their peak; one rank gathers no weights and scatters nothing."""
+    model = workload.model
     logits = min(tokens, _LOGIT_CHUNK_TOKENS) * model.vocab * _LOGIT_BYTES
-    return states + gathered + activations + logits
+    gathered = (model.bytes_per_param + _GRADIENT_BYTES) if ranks > 1 else 0.0
+    return logits + gathered * model.vocab * model.hidden
+
+
+def _layer_bytes(workload: Workload, ranks: int, tokens: float) -> float:
+    """Return bytes that the backward pass of one layer takes at its peak, its recomputed activations included."""
+    model = workload.model
+    working = _LAYER_WORKING_BYTES_PER_UNIT if workload.activation_recompute else 0.0
+    gathered = (_PREFETCHED_UNITS * model.bytes_per_param + _GRADIENT_BYTES) if ranks > 1 else 0.0
+    return tokens * model.hidden * working + gathered * _layer_params(model)
 
 
 def largest_micro_batch(workload: Workload, gpu: GpuSpec, ranks: int, limit: int) -> int:
@@ -79,8 +103,6 @@ def largest_micro_batch(workload: Workload, gpu: GpuSpec, ranks: int, limit: int
     )
 
 
-def _largest_block_params(model: ModelSpec) -> float:
-    """Parameters of the largest unit that FSDP gathers whole: a layer, or the embedding."""
-    embedding = float(model.vocab * model.hidden)
-    layers = max(0.0, model.params - 2 * embedding) / model.layers
-    return max(embedding, layers)
+def _layer_params(model: ModelSpec) -> float:
+    """Parameters of one layer: what FSDP gathers whole."""
+    return max(0.0, model.params - 2.0 * model.vocab * model.hidden) / model.layers

@@ -3,8 +3,10 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from hexcloud.runtime.trainer_model import build_model, config_of
 
 Cli = Callable[..., Any]
 LOAD = ("--batch", "8", "--prompt-tokens", "4", "--response-tokens", "40")
+SUBJECT = ("--gpu", "H100", "--model", "Qwen2.5-7B")
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +132,75 @@ def test_a_speed_that_cannot_be_is_not_believed(cli: Cli, home: Path, tmp_path: 
     [
         (("nowhere.jsonl", "--gpu", "H101", "--model", "Qwen2.5-7B"), "did you mean H100"),
         (("nowhere.jsonl", "--gpu", "H100", "--model", "Qwen2.5-7C"), "did you mean"),
-        (("nowhere.jsonl", "--gpu", "H100", "--model", "Qwen2.5-7B"), "0 steps are too few"),
+        (("nowhere.jsonl", *SUBJECT), "nowhere.jsonl: no such file; give a run's metrics.jsonl, or the URL"),
+        (("127.0.0.1:30000", *SUBJECT), "an engine's address starts with http://: http://127.0.0.1:30000"),
     ],
 )
 def test_wrong_input_is_told_with_its_mend(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
     said = cli("profile", *arguments)
     assert said.code == 2
-    assert words in said.err
+    assert words in " ".join(said.err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name: H100\nhbm_gib: 80\n", "a line is no step (Invalid JSON"),
+        ('{"step": 3, "loss": 0.1}\n', "a line is no step (epoch: Field required)"),
+        ("", "0 steps are too few; more than 2 are needed: let the run go on"),
+    ],
+)
+def test_a_file_of_something_else_is_told_in_one_line(
+    cli: Cli, home: Path, tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_text(text)
+    said = cli("profile", str(file), *SUBJECT)
+    assert said.code == 2
+    assert words in " ".join(said.err.split())
+    assert "validation error" not in said.err and "Traceback" not in said.err
+    assert not (home / "calibration.yaml").exists()
+
+
+def test_bytes_that_are_no_text_and_a_folder_are_told(cli: Cli, tmp_path: Path) -> None:
+    blob = tmp_path / "blob.jsonl"
+    blob.write_bytes(bytes(range(256)))
+    said = cli("profile", str(blob), *SUBJECT)
+    assert said.code == 2 and "is no metrics.jsonl of a run" in " ".join(said.err.split())
+    said = cli("profile", str(tmp_path), *SUBJECT)
+    assert said.code == 2 and "is a folder; give the metrics.jsonl of a run" in " ".join(said.err.split())
+
+
+def test_steps_without_tokens_do_not_count(cli: Cli, tmp_path: Path) -> None:
+    steps = write_steps(tmp_path / "metrics.jsonl", busy_s=30.0)
+    steps.write_text(steps.read_text().replace(f'"tokens":{256 * 2048}', '"tokens":0'))
+    said = cli("profile", str(steps), *SUBJECT)
+    assert said.code == 2 and "0 steps are too few" in said.err
 
 
 def test_an_engine_that_is_not_there_is_an_error_and_not_a_speed(cli: Cli) -> None:
-    said = cli("profile", "http://127.0.0.1:1", "--gpu", "H100", "--model", "Qwen2.5-7B")
+    said = cli("profile", "http://127.0.0.1:1", *SUBJECT)
     assert said.code == 1
-    assert "127.0.0.1:1" in said.err
+    assert "no engine answers at http://127.0.0.1:1: is it up, and is this its address?" in " ".join(said.err.split())
+
+
+class _Page(BaseHTTPRequestHandler):
+    """A web server that is no engine: a page for every address."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>It works!</html>")
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test quiet."""
+
+
+def test_a_server_that_is_no_engine_is_told(cli: Cli, home: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        said = cli("profile", f"http://127.0.0.1:{server.server_port}", *SUBJECT)
+        server.shutdown()
+    assert said.code == 2
+    assert "answers, but not as an engine does" in " ".join(said.err.split())
+    assert not (home / "calibration.yaml").exists()

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hexcloud.adapters.files import load_models
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
@@ -75,4 +76,31 @@ def test_states_take_18_bytes_a_parameter_over_all_ranks(workload: Workload) -> 
 
 def test_checkpointing_saves_most_of_the_activations(workload: Workload) -> None:
     kept = workload.model_copy(update={"activation_recompute": False})
-    assert training_bytes(kept, 64, 1) > 3 * training_bytes(workload, 64, 1)
+    grown, grown_less = (training_bytes(job, 64, 16) - training_bytes(job, 64, 8) for job in (kept, workload))
+    assert grown > 5 * grown_less
+
+
+def test_a_unit_at_work_is_gathered_whole_and_its_gradient_too(
+    workload: Workload, models: dict[str, ModelSpec]
+) -> None:
+    """On one rank nothing is gathered: states alone differ otherwise."""
+    states = 18 * workload.model.params
+    alone = training_bytes(workload, 1, 1) - states
+    shared = training_bytes(workload, 2, 1) - states / 2
+    head = workload.model.vocab * workload.model.hidden
+    assert shared - alone == pytest.approx(6 * head)
+
+
+@pytest.mark.parametrize(("gib", "fits"), [(23.5, False), (40.0, True)])
+def test_llama_8b_runs_out_of_eight_24_gb_gpus(h800: GpuSpec, gib: float, fits: bool) -> None:
+    """hiyouga/LlamaFactory#5977: full fine-tuning at 1,024 tokens, fully sharded, one sample a rank."""
+    llama = load_models()["Llama-3.1-8B"]
+    job = Workload(model=llama, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
+    assert (largest_micro_batch(job, small_gpu(h800, gib), 8, 1) == 1) == fits
+
+
+def test_qwen_32b_runs_out_of_eight_80_gb_gpus(h800: GpuSpec) -> None:
+    """hiyouga/LlamaFactory#6999 and simplescaling/s1#13; sixteen are enough."""
+    qwen = load_models()["Qwen2.5-32B"]
+    job = Workload(model=qwen, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
+    assert [largest_micro_batch(job, h800, ranks, 1) for ranks in (8, 16)] == [0, 1]
