@@ -72,8 +72,8 @@ __all__ = [
     "snapshot_input",
     "timer",
     "timing_of",
-    "wall_clock",
     "unpriced",
+    "wall_clock",
     "with_budget",
     "workload_of",
 ]
