@@ -33,7 +33,9 @@ from hexcloud.ports import Objects
 from hexcloud.runtime.checkpoint_index import KEPT, newest_checkpoint
 
 METRICS_S = 5.0
-"""The file of metrics is stored whole: more often than this is no use to anybody."""
+"""The file of metrics is stored whole: not more often than this, and less often as it grows."""
+METRICS_GROWN = 1024 * 1024
+"""Bytes of metrics, some thousand steps, that add as much to the pause."""
 
 log = structlog.get_logger()
 
@@ -125,8 +127,8 @@ class Mirror:
 
     def _store_metrics(self) -> None:
         """Store the rows so far; a last line without its end is still being written."""
-        self._metrics_due_s = self._clock() + METRICS_S
         path = self._has.run_dir / METRICS_FILE
+        self._metrics_due_s = self._clock() + METRICS_S * (1 + self._metrics_size / METRICS_GROWN)
         rows, end, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
         if end and len(rows) != self._metrics_size:
             self._objects.put(metrics_object(self._has.claim.epoch), rows + end)
