@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test test-slow check lint bench bench-smoke docs lock clean
+.PHONY: help setup up test test-slow test-cloud check lint bench bench-smoke docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: setup ## Pass all tests of the default tier
 
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow
+
+test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; about 20 minutes)
+	$(BIN)/pytest -m cloud
 
 lint: setup ## Format, ruff, mypy strict, import contracts
 	$(BIN)/ruff format --check .

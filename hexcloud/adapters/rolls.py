@@ -1,11 +1,12 @@
 """Rolls: every machine with our tags in one place, of whatever run: an account of a cloud, or this computer."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from hexcloud.adapters.clouds.machines import Machine, Machines
-from hexcloud.adapters.provisioners.naming import NODE, RUN, run_label
+from hexcloud.adapters.provisioners.naming import RUN, node_ids, run_label
 from hexcloud.domain.errors import NotYetError
-from hexcloud.domain.fleet import Rented, RunId
+from hexcloud.domain.fleet import THIS_COMPUTER, NodeId, Rented, RunId
 from hexcloud.ports import Provisioner
 
 ANY = ""
@@ -32,7 +33,7 @@ class AccountRoll:
 class ComputerRoll:
     """Implements ports.Roll over the processes of local runs."""
 
-    name = "this computer"
+    name = THIS_COMPUTER
 
     def __init__(self, runs: Iterable[tuple[RunId, Provisioner]]) -> None:
         """`runs`: every local run and who started its nodes."""
@@ -41,7 +42,7 @@ class ComputerRoll:
     def machines(self) -> tuple[Rented, ...]:
         """Return the nodes that live. Raises ProvisionError."""
         return tuple(
-            Rented(run=run_label(run_id), id=node_id, place=self.name, instance_type="a process")
+            Rented(run=run_label(run_id), id=node_id, place=self.name, instance_type="process")
             for run_id, provisioner in self._runs
             for node_id in provisioner.list_nodes(run_id)
         )
@@ -50,12 +51,9 @@ class ComputerRoll:
         """End them; called again it ends them by force. Raises ProvisionError."""
         ids = {machine.id for machine in machines}
         for run_id, provisioner in self._runs:
-            for node_id in provisioner.list_nodes(run_id):
-                if node_id in ids:
-                    try:
-                        provisioner.terminate(node_id)
-                    except NotYetError:
-                        continue  # asked again at the next call
+            for node_id in ids & set(provisioner.list_nodes(run_id)):
+                with suppress(NotYetError):  # asked again at the next call
+                    provisioner.terminate(NodeId(node_id))
 
 
 def _rented(machine: Machine) -> Rented:
@@ -64,7 +62,7 @@ def _rented(machine: Machine) -> Rented:
         id=machine.id,
         place=_place(machine),
         instance_type=machine.instance_type,
-        node=machine.tags.get(NODE, ""),
+        nodes=tuple(node.removeprefix(".") for node in node_ids(RunId(""), machine.tags)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hexcloud.cli.output import say
 from hexcloud.cli.picture import take
+from hexcloud.cli.schedules import Schedules
 from hexcloud.cli.watch import Watch
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def drive(run: "RunRecord", store: "Store", watch: Watch) -> "RunState":
     if run.state is not RunState.STOPPING:
         timer.start(run.policy.replan, lambda: controller.request_replan("schedule"))
     try:
-        with watch, Interrupts() as interrupts:
+        with Schedules(run), watch, Interrupts() as interrupts:
             return _loop(_Driver(run, store, controller), watch, interrupts)
     finally:
         timer.stop()
@@ -120,12 +121,10 @@ class _Driver:
 
     def __init__(self, run: "RunRecord", store: "Store", controller: "Controller") -> None:
         from hexcloud import wiring
-        from hexcloud.controller.outside import Timing
 
         self.run, self.store, self.controller = run, store, controller
-        self._provisioner = wiring.provisioner(run)
         self._clock = wiring.clock(run)
-        self._poll_s = Timing().poll_s
+        self._poll_s = wiring.timing_of(run).poll_s
         self._heeded = 0
         self._told = ""
         self._last_event = max((number for number, _ in store.events(run.id)), default=0)
@@ -149,16 +148,9 @@ class _Driver:
             say("stopping: the run checkpoints and every machine ends; Ctrl-C again ends them at once")
             self.controller.stop("Ctrl-C")
         if interrupts >= 2:
-            self._end_now()
+            self.controller.end_now()
         self._heeded = interrupts
 
     def sleep(self) -> None:
         """Wait for the next turn."""
         self._clock.sleep(self._poll_s)
-
-    def _end_now(self) -> None:
-        from hexcloud.domain.errors import ProvisionError
-
-        with contextlib.suppress(ProvisionError):  # the controller goes on ending what refused
-            for node_id in self._provisioner.list_nodes(self.run.id):
-                self._provisioner.terminate(node_id)

@@ -20,7 +20,8 @@ def live_view(picture: Picture) -> "RenderableType":
 
     run = picture.run
     head = f"run {run.id}: {run.state.value}" + (f" ({run.reason})" if run.reason else "")
-    parts = [head, emulation_note(run), _money(picture), _figures(picture), _nodes(picture), _ages(picture)]
+    alarms = "\n".join(f"ALARM: {alarm}" for alarm in picture.alarms)
+    parts = [head, alarms, emulation_note(run), _money(picture), _figures(picture), _nodes(picture), _ages(picture)]
     return Group(*(part for part in parts if part), _events(picture))
 
 

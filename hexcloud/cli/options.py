@@ -52,6 +52,20 @@ TraceName = Annotated[
         "--trace", help=f"Trace: a name, a CSV file, RECORDING[@START][=OFFERS], or {NO_TRACE}.", show_default="demo"
     ),
 ]
+Provider = Annotated[
+    str | None,
+    typer.Option("--provider", help="Who rents: local emulates, skypilot rents real machines.", show_default="local"),
+]
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", help="Bucket in which real machines meet: s3://BUCKET/PREFIX or gs://...")
+]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option("--pass-env", help="Variable of this environment that the machines need too; may be repeated."),
+]
+AllRuns = Annotated[
+    bool, typer.Option("--all-runs", help="End the machines of every run, found by their tags on every account.")
+]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the run.", show_default="main")]
 Resume = Annotated[
     str | None,

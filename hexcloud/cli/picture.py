@@ -48,6 +48,19 @@ class Picture:
         return float(replans[-1].fields.get("usd_per_hour_after") or 0.0) if replans else 0.0
 
     @property
+    def alarms(self) -> tuple[str, ...]:
+        """What was last said of each machine that should have ended and has not."""
+        from hexcloud.controller.hands import END_REFUSED
+
+        alarms: dict[str, str] = {}
+        for event in self.events:
+            if event.kind == END_REFUSED:
+                alarms[event.node] = event.text
+            elif event.kind == "node_gone":
+                alarms.pop(event.node, None)
+        return tuple(alarms.values())
+
+    @property
     def staleness(self) -> tuple[float, int]:
         """Mean and largest age of the trained samples, versions."""
         ages = self.view.staleness_histogram if self.view else {}

@@ -18,6 +18,8 @@ from hexcloud.cli.spec import spec_of
 from hexcloud.domain.errors import HexcloudError
 
 if TYPE_CHECKING:
+    from hexcloud.domain.market import Market
+    from hexcloud.domain.plan import ExecutionPlan, Slot
     from hexcloud.domain.run import RunSpec
 
 MIN_MEMORY_GIB = 3.0
@@ -79,6 +81,26 @@ def _cloud_checks(cloud: str, spec: "RunSpec") -> list[Check]:
         return [Check(plan, False, str(error))]
     found = "; ".join(needs.machines)
     return [Check(plan, True, found), *(Check(*check) for check in wiring.cloud_checks(cloud, needs))]
+
+
+def require_accounts(plan: "ExecutionPlan", market: "Market") -> None:
+    """Ask each cloud whether its account may start, see and end what a plan rents. Raises ConfigError: rent nothing."""
+    from hexcloud import wiring
+    from hexcloud.controller.needs import CloudNeeds, needs_of
+    from hexcloud.domain.errors import ConfigError
+    from hexcloud.domain.offer import place_of
+
+    clouds: dict[str, list[Slot]] = {}
+    for slot in plan.placement.slots:
+        clouds.setdefault(place_of(slot.offer_id).cloud, []).append(slot)
+    refused = []
+    for cloud, slots in sorted(clouds.items()):
+        part = plan.model_copy(update={"placement": plan.placement.model_copy(update={"slots": tuple(slots)})})
+        needs: CloudNeeds = needs_of(part, market)
+        refused += [check for check in wiring.cloud_checks(cloud, needs) if not check[1]]
+    if refused:
+        lines = "\n".join(f"  {name}: {found}" for name, _, found in refused)
+        raise ConfigError(f"nothing was rented, since it would fail:\n{lines}")
 
 
 def _python() -> tuple[bool, str]:

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 from hexcloud.cli.find import find_run
 from hexcloud.cli.options import AsJson, RunName
-from hexcloud.cli.output import console, print_json
+from hexcloud.cli.output import console, print_json, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hexcloud.domain.report import Report
+    from hexcloud.domain.run import RunRecord
 
 _BAR = 30
 
@@ -19,7 +20,9 @@ def report(run: RunName = None, as_json: AsJson = False) -> None:
     """Show what a run did: rewards, staleness, throughput, money, moves, losses."""
     from hexcloud import wiring
 
-    show_report(wiring.report_of(find_run(wiring.open_store(), run).id), as_json)
+    found = find_run(wiring.open_store(), run)
+    bring_results(found)
+    show_report(wiring.report_of(found.id), as_json)
 
 
 def show_report(found: "Report", as_json: bool) -> None:
@@ -28,6 +31,17 @@ def show_report(found: "Report", as_json: bool) -> None:
         print_json(found.model_dump(mode="json"))
     else:
         console().print(report_view(found))
+
+
+def bring_results(run: "RunRecord") -> None:
+    """Copy what a real run left in its store; while that is away the report tells what is known here."""
+    from hexcloud import wiring
+    from hexcloud.domain.errors import ConfigError, StoreError
+
+    try:
+        wiring.bring_results(run)
+    except (ConfigError, StoreError) as error:
+        say(f"steps and result were not copied from the run's store: {error}")
 
 
 def report_view(found: "Report") -> "RenderableType":

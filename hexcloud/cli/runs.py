@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hexcloud.cli.find import find_run
-from hexcloud.cli.options import AsJson, RunName
+from hexcloud.cli.options import AllRuns, AsJson, RunName, Yes
 from hexcloud.cli.output import console, print_json, say
 from hexcloud.cli.picture import Picture, take
 
@@ -20,11 +20,12 @@ LOOK_EVERY_S = 1.0
 def attach(run: RunName = None, as_json: AsJson = False) -> None:
     """Watch a run that another process controls, to its end. Ctrl-C leaves the run alone."""
     from hexcloud import wiring
-    from hexcloud.cli.report import show_report
+    from hexcloud.cli.report import bring_results, show_report
 
     store = wiring.open_store()
     found = find_run(store, run)
     _watch(found, store, as_json)
+    bring_results(found)
     show_report(wiring.report_of(found.id), as_json)
 
 
@@ -88,11 +89,23 @@ def replan(run: RunName = None) -> None:
     say(f"run {found.id} re-plans at its next turn; `hexcloud events --kind replan` shows what comes of it")
 
 
-def down(run: RunName = None, as_json: AsJson = False) -> None:
-    """End a run: checkpoint, end every machine, and wait until each end is confirmed."""
+def down(run: RunName = None, all_runs: AllRuns = False, yes: Yes = False, as_json: AsJson = False) -> None:
+    """End a run: checkpoint, end every machine, wait until each end is confirmed, and report what was billed.
+
+    With --all-runs: the machines of every run, also of those whose controller or computer is gone.
+    """
+    if all_runs:
+        from hexcloud.cli.sweep import down_all
+
+        down_all(run, yes, as_json)
+    else:
+        _down(run, as_json)
+
+
+def _down(run: str | None, as_json: bool) -> None:
     from hexcloud import wiring
     from hexcloud.cli.drive import drive, hold, is_controlled
-    from hexcloud.cli.report import show_report
+    from hexcloud.cli.report import bring_results, show_report
     from hexcloud.cli.watch import watch_on
     from hexcloud.controller.reconcile import ENDED
     from hexcloud.domain.run import RunState
@@ -107,6 +120,7 @@ def down(run: RunName = None, as_json: AsJson = False) -> None:
             ending = found.model_copy(update={"state": RunState.STOPPING, "reason": "down"})
             with hold(found):
                 drive(ending, store, watch_on(console(as_json)))
+    bring_results(found)
     show_report(wiring.report_of(found.id), as_json)
 
 
@@ -150,6 +164,7 @@ def _fields(picture: Picture) -> dict[str, object]:
         "budget_usd": picture.run.policy.budget_usd,
         "usd_per_hour": picture.usd_per_hour,
         "is_controlled": not _is_orphan(picture.run),
+        "alarms": list(picture.alarms),
         "nodes": [node.model_dump(mode="json") for node in picture.nodes],
     }
 

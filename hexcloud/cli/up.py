@@ -19,16 +19,21 @@ from hexcloud.cli.options import (
     Model,
     Name,
     Output,
+    PassEnv,
     PolicyName,
+    Provider,
     Resume,
     StartFile,
     Steps,
+    StoreUrl,
     Target,
     TraceName,
     Yes,
 )
 from hexcloud.cli.output import console, print_json, say
 from hexcloud.cli.planned import Planned, make, plan_view
+from hexcloud.cli.preflight import require_accounts
+from hexcloud.cli.schedules import refresh_first
 from hexcloud.cli.spec import spec_of
 
 if TYPE_CHECKING:
@@ -71,6 +76,9 @@ def up(
     max_usd_per_hour: MaxUsdPerHour = None,
     output: Output = None,
     trace: TraceName = None,
+    provider: Provider = None,
+    store_url: StoreUrl = None,
+    pass_env: PassEnv = None,
     name: Name = None,
     resume: Resume = None,
     yes: Yes = False,
@@ -86,6 +94,7 @@ def up(
     store = wiring.open_store()
     options: dict[str, object] = {"name": name, "model": model, "policy": policy, "cloud": cloud, "steps": steps}
     options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget}
+    options |= {"provider": provider, "store": store_url, "pass_env": pass_env}
     spec = spec_of(run_file, options | {"output": output and str(output), "trace": trace})
     asking = Asking(yes, as_json)
     run = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
@@ -109,14 +118,16 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     """Show a new run's plan, ask, and write the run down. Rents nothing yet."""
     from hexcloud import wiring
     from hexcloud.controller.budget import require_budget
-    from hexcloud.controller.outside import Timing
     from hexcloud.controller.report import baselines_event
 
+    refresh_first(spec)
     given = wiring.run_input(spec)
     _tell_unmet(given.market)
     planned = make(given, spec.target)
     run = wiring.new_run(spec, given, planned.result.plan.allocation.samples_per_s)
-    require_budget(planned.result.plan, given.market, run, Timing())
+    require_budget(planned.result.plan, given.market, run, wiring.timing_of(run))
+    if spec.is_real:
+        require_accounts(planned.result.plan, given.market)
     _ask(planned, run, asking)
     run = wiring.begun_now(run)
     wiring.run_dir(run).create()
@@ -160,7 +171,6 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
     """Return the run to go on with: one that ended begins anew from its checkpoint, any other is adopted."""
     from hexcloud import wiring
     from hexcloud.controller.budget import require_budget
-    from hexcloud.controller.outside import Timing
     from hexcloud.controller.reconcile import ENDED
 
     old = find_run(store, name)
@@ -175,7 +185,7 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
     given = wiring.resumed_input(run)
     _tell_unmet(given.market)
     planned = make(given, run.spec.target)
-    require_budget(planned.result.plan, given.market, run, Timing(), store.spent_usd(run.id))
+    require_budget(planned.result.plan, given.market, run, wiring.timing_of(run), store.spent_usd(run.id))
     _ask(planned, run, asking)
     run = wiring.begun_now(run)
     store.save_run(run)
@@ -247,12 +257,13 @@ def _see_through(run: "RunRecord", store: "Store", as_json: bool) -> None:
     """Control the run to its end and print its report; exit 1 when it failed."""
     from hexcloud import wiring
     from hexcloud.cli.drive import drive, hold
-    from hexcloud.cli.report import show_report
+    from hexcloud.cli.report import bring_results, show_report
     from hexcloud.cli.watch import watch_on
     from hexcloud.domain.run import RunState
 
     with hold(run):
         state = drive(run, store, watch_on(console(as_json)))
+    bring_results(run)
     show_report(wiring.report_of(run.id), as_json)
     if state is RunState.FAILED:
         raise typer.Exit(1)

@@ -41,6 +41,16 @@ def sweep(nodes: Nodes, hands: Hands) -> None:
     for stray in sorted((hands.seen.listed or frozenset()) - set(nodes)):
         hands.journal.say("machine_swept", f"{stray} carries this run's tag but no record knows it", node=stray)
         hands.terminate(stray)
+    _tell_ended_strays(nodes, hands)
+
+
+def _tell_ended_strays(nodes: Nodes, hands: Hands) -> None:
+    """Say that a machine which no record knows, and which the user was alarmed of, has gone."""
+    listed = hands.seen.listed
+    for stray, ending in hands.memory.endings.items():
+        if listed is not None and ending.told_at is not None and stray not in listed | set(nodes):
+            ending.told_at = None
+            hands.journal.say("node_gone", f"{stray} has ended at last", node=stray)
 
 
 def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:

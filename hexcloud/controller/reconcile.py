@@ -1,5 +1,6 @@
 """Reconcile: observe, settle, judge, apply, over and over. What is wanted is in the store, what is real outside."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hexcloud.controller.apply import Nodes, admit, apply
@@ -17,7 +18,7 @@ from hexcloud.controller.progress import count_loss, hopeless, note
 from hexcloud.controller.replan import Accepted, replan, triggers
 from hexcloud.controller.slow_gang import part_with_slow_gang
 from hexcloud.controller.winddown import begin_stop, wind_down
-from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, StoreError
+from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, ProvisionError, StoreError
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.messages import RunPhase
 from hexcloud.domain.plan import Placement, Role
@@ -60,6 +61,14 @@ class Controller:
     def stop(self, reason: str) -> None:
         """Ask for a checkpoint and the end of the run; from any thread."""
         self._memory.requests.stop(reason)
+
+    def end_now(self) -> None:
+        """Ask for the end of every machine at once, between two turns; what refuses is ended by the next ones."""
+        provisioner = self._ports.provisioner
+        with suppress(ProvisionError):
+            for node_id in provisioner.list_nodes(self._run.id):
+                with suppress(ProvisionError):
+                    provisioner.terminate(node_id)
 
     def reconcile_once(self) -> Turn:
         """Take one turn. Without the store or any market it holds and spends nothing new."""

@@ -66,6 +66,10 @@ class Node(Frozen):
     """Machines that were asked for in one call with it, itself included: they live and die together."""
 
 
+THIS_COMPUTER = "this computer"
+"""Where the machines of local runs are."""
+
+
 class Rented(Frozen):
     """A machine that carries our tags, as whoever runs it lists it."""
 
@@ -76,8 +80,8 @@ class Rented(Frozen):
     place: str
     """`cloud/region/zone`."""
     instance_type: str
-    node: str = ""
-    """The node's name on the machine: slot and attempt; empty in a gang whose members are not told apart yet."""
+    nodes: tuple[str, ...] = ()
+    """Slot and attempt (`rollout-3.1`) of the node that it is, or of its whole gang until each is told its own."""
 
 
 class MeasuredLink(Frozen):

@@ -53,6 +53,8 @@ class RunSpec(Frozen):
     trace: str | None = "demo"
     """Price trace played over the market: a name in `catalogs/traces/`, `PATH[@START][=OFFERS]`, or null for none.
     Real machines have real prices: with another provider than `local` it is null."""
+    refresh: str | None = "10m"
+    """How often the clouds' live prices are read while real machines run, such as `10m`; null: never."""
     replan: ReplanSchedule | None = None
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)

@@ -12,7 +12,7 @@ from hexcloud.wiring.plan import (
     snapshot_input,
     workload_of,
 )
-from hexcloud.wiring.provider import timing_of
+from hexcloud.wiring.provider import rented_clouds, timing_of
 from hexcloud.wiring.run import (
     begun_now,
     bring_results,
@@ -30,7 +30,7 @@ from hexcloud.wiring.run import (
     timer,
     with_budget,
 )
-from hexcloud.wiring.sweep import account_rolls, rolls, runs_by_tag
+from hexcloud.wiring.sweep import account_rolls, rolls, runs_by_tag, wall_clock
 
 __all__ = [
     "PlanInput",
@@ -56,6 +56,7 @@ __all__ = [
     "provisioner",
     "rates",
     "refresh_prices",
+    "rented_clouds",
     "report_of",
     "resumed_input",
     "resumed_run",
@@ -68,6 +69,7 @@ __all__ = [
     "snapshot_input",
     "timer",
     "timing_of",
+    "wall_clock",
     "with_budget",
     "workload_of",
 ]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hexcloud.domain.errors import ConfigError
@@ -9,6 +10,7 @@ from hexcloud.domain.run import LOCAL, RunRecord, RunSpec
 from hexcloud.wiring.market import believed_market
 
 if TYPE_CHECKING:
+    from hexcloud.adapters.clouds.machines import Machines
     from hexcloud.controller.outside import Timing
     from hexcloud.ports import Authority, Objects, Provisioner
 
@@ -56,7 +58,7 @@ def is_installed(name: str) -> bool:
     """Can a module be imported? Imports at most the packages that it is in."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except (ModuleNotFoundError, ValueError):  # not even the package that it would be in, or one that is kept out
         return False
 
 
@@ -87,9 +89,22 @@ def timing_of(run: RunRecord) -> "Timing":
 def provisioner_of(run: RunRecord) -> "Provisioner":
     """Return SkyPilot for a run. Raises ConfigError when it is not installed."""
     _require_extra(run.spec)
+    from hexcloud.adapters.provisioners.sky_api import SkyApi
     from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
 
-    return SkyPilotProvisioner(run.id)
+    machines = {cloud: machines_on(cloud) for cloud in rented_clouds(run.spec, run.policy.clouds)}
+    return SkyPilotProvisioner(run.id, Path(run.run_dir), SkyApi(), machines)
+
+
+def machines_on(cloud: str) -> "Machines":
+    """Return the account on a cloud of RENTED_CLOUDS, asked for machines by their tags. Nothing is asked yet."""
+    if cloud == "aws":
+        from hexcloud.adapters.clouds.aws_machines import AwsMachines
+
+        return AwsMachines()
+    from hexcloud.adapters.clouds.gcp_machines import GcpMachines
+
+    return GcpMachines()
 
 
 def objects_of(spec: RunSpec, run_id: str = "") -> "Objects | None":

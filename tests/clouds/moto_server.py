@@ -14,7 +14,9 @@ Scenario (every key may be left out):
   page_size         1000: for spot prices, products and quotas
   no_capacity       [{"type", "zone" (name or id), "tenure": "spot" or "on_demand", "code", "times"}]: launches refused
   faults            [{"service", "region", "action", "do", "times", "code", "status", "message", "body", "hang_s"}]
+                    Of objects: service "s3", action GET, PUT, HEAD or DELETE.
                     do: throttle, expired, unknown, denied, empty, hang, error, body. What is left out matches all
+  notices, rebalances  what machines read in their metadata; see tests/e2e/cloud/machines.py
   log               a file that gets one JSON line for every call and every launch
 """
 
@@ -39,7 +41,7 @@ from moto.ec2.models.instances import InstanceBackend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from tests.clouds.moto_stubs import answer_fault, answer_stub, read_asked
+from tests.clouds.moto_stubs import WATCHER_KEY, answer_fault, answer_stub, read_asked
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 MAX_HANG_S = 600.0
@@ -90,6 +92,8 @@ class Front:
 
     def __call__(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
         asked = read_asked(environ)
+        if asked.key == WATCHER_KEY:
+            return self._moto(environ, start)  # type: ignore[no-any-return]
         fault = self._scenario.take("faults", service=asked.service, region=asked.region, action=asked.action)
         self._scenario.log(
             service=asked.service, region=asked.region, action=asked.action, fault=fault and fault.get("do")
@@ -175,8 +179,8 @@ def wrap_launches(scenario: Scenario) -> None:
 
 
 def _zone(backend: Any, asked: dict[str, Any]) -> str:
-    nics = asked.get("nics") or {}
-    subnets = [asked.get("subnet_id"), *(nic.get("SubnetId") for nic in (nics.values() if nics else ()))]
+    nics = asked.get("nics") or ()
+    subnets = [asked.get("subnet_id"), *(nic.get("SubnetId") for nic in nics)]
     subnet = next((subnet for subnet in subnets if subnet), None)
     if subnet:
         return str(backend.get_subnet(subnet).availability_zone)

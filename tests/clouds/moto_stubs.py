@@ -12,6 +12,8 @@ JSON = "application/x-amz-json-1.1"
 XML = "text/xml"
 EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 SPOT_FROM = "2026-01-01T00:00:00+00:00"
+WATCHER_KEY = "AKIAWATCHER"
+"""Calls signed with this key are the test's own eyes: no fault meets them, and no log keeps them."""
 Data = dict[str, Any]
 Offered = Callable[[Data, str], list[dict[str, str]]]
 
@@ -24,6 +26,8 @@ class Asked(NamedTuple):
     region: str
     action: str
     fields: dict[str, Any]
+    key: str = ""
+    """The caller's access key."""
 
     @property
     def is_json(self) -> bool:
@@ -39,17 +43,22 @@ class Answer(NamedTuple):
 
 
 def read_asked(environ: dict[str, Any]) -> Asked:
-    """Read service and region from the signature, action and arguments from the body, and leave the body in place."""
+    """Read caller, service and region from the signature, action and arguments from the body, and leave that in place.
+
+    Objects are whole files: their action is the method, and their body is not read here.
+    """
     scope = environ.get("HTTP_AUTHORIZATION", "").partition("Credential=")[2].partition(",")[0].split("/")
-    service, region = (scope[3], scope[2]) if len(scope) == 5 else ("", "")
+    key, service, region = (scope[0], scope[3], scope[2]) if len(scope) == 5 else ("", "", "")
+    if service == "s3":
+        return Asked(service, region, environ.get("REQUEST_METHOD", ""), {"path": environ.get("PATH_INFO", "")}, key)
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     environ["wsgi.input"] = io.BytesIO(body)
     target = environ.get("HTTP_X_AMZ_TARGET", "")
     if target:
-        return Asked(service, region, target.rpartition(".")[2], _json(body))
+        return Asked(service, region, target.rpartition(".")[2], _json(body), key)
     form = environ.get("CONTENT_TYPE", "").startswith("application/x-www-form-urlencoded")
     fields = dict(parse_qsl(body.decode("utf-8", "replace"))) if form else {}
-    return Asked(service, region, fields.get("Action", ""), fields)
+    return Asked(service, region, fields.get("Action", ""), fields, key)
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -102,6 +111,8 @@ def answer_stub(asked: Asked, data: Data, offered: Offered) -> Answer | None:
         return _placement_scores(asked, data)
     if asked.service == "servicequotas" and asked.action == "ListServiceQuotas":
         return _quotas(asked, data)
+    if asked.service == "servicequotas" and asked.action == "GetServiceQuota":
+        return _quota(asked, data)
     if asked.service == "pricing" and asked.action == "GetProducts":
         return _products(asked, data)
     return None
@@ -167,11 +178,26 @@ def _placement_scores(asked: Asked, data: Data) -> Answer:
 def _quotas(asked: Asked, data: Data) -> Answer:
     limits = _for_region(data.get("quotas", {}), asked.region)
     page, token = _page(list(limits.items()), asked.fields.get("NextToken"), data)
-    listed = [
-        {"ServiceCode": "ec2", "QuotaCode": code, "QuotaName": code, "Value": value, "Unit": "None", "Adjustable": True}
-        for code, value in page
-    ]
+    listed = [_limit(code, value) for code, value in page]
     return _json_answer({"Quotas": listed, **({"NextToken": token} if token else {})})
+
+
+def _quota(asked: Asked, data: Data) -> Answer:
+    limits, code = _for_region(data.get("quotas", {}), asked.region), asked.fields.get("QuotaCode", "")
+    if code not in limits:
+        return Answer(400, JSON, json.dumps({"__type": "NoSuchResourceException", "message": code}).encode())
+    return _json_answer({"Quota": _limit(code, limits[code])})
+
+
+def _limit(code: str, value: float) -> Data:
+    return {
+        "ServiceCode": "ec2",
+        "QuotaCode": code,
+        "QuotaName": code,
+        "Value": value,
+        "Unit": "None",
+        "Adjustable": True,
+    }
 
 
 def _products(asked: Asked, data: Data) -> Answer:

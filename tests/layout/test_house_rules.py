@@ -23,7 +23,7 @@ HOMES = {
     "yaml": ("adapters/files.py",),
     "torch": ("runtime/trainer", "runtime/loss", "runtime/weights", "runtime/checkpoint", "adapters/engines/embedded"),
     "transformers": ("runtime/trainer", "runtime/weights"),
-    "sky": ("adapters/markets/sky_optimizer.py", "adapters/markets/skypilot.py", "adapters/provisioners/skypilot.py"),
+    "sky": ("adapters/markets/sky_optimizer.py", "adapters/markets/skypilot.py", "adapters/provisioners/sky_api.py"),
     "boto3": ("adapters/clouds/aws",),
     "botocore": ("adapters/clouds/aws",),
     "google": ("adapters/clouds/gcp",),

@@ -1,0 +1,58 @@
+"""One bed for all tests of the cloud tier, and the reasons why there can be none."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cloud.bed import Bed
+
+PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl")
+TRIAL = """
+mount -t tmpfs tmpfs /mnt && mkdir /mnt/a /mnt/b
+mount -t overlay overlay -o lowerdir=/mnt/a:/mnt/b /mnt && ip link add br0 type bridge
+"""
+
+
+def refusal() -> str | None:
+    """Return why this machine can hold no bed; None where it can."""
+    if os.geteuid() != 0:
+        return "needs root: it makes namespaces and mounts"
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        return f"needs {', '.join(missing)} (Debian)"
+    debian = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, check=False).stdout
+    if not debian.startswith(f"Python {sys.version_info.major}.{sys.version_info.minor}."):
+        return f"nodes run Debian's {debian.strip()}, which cannot import what is built for {platform.python_version()}"
+    apart = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--mount-proc", "sh", "-ec", TRIAL]
+    trial = subprocess.run(apart, capture_output=True, text=True, check=False)
+    return f"the kernel refuses namespaces, overlays or bridges: {trial.stderr}" if trial.returncode else None
+
+
+@pytest.fixture(scope="session")
+def the_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    reason = refusal()
+    if reason is not None:
+        pytest.skip(reason)
+    bed = Bed(tmp_path_factory.mktemp("bed"))
+    try:
+        bed.start()
+        yield bed
+    finally:
+        bed.stop()
+
+
+@pytest.fixture
+def bed(the_bed: Bed) -> Iterator[Bed]:
+    """The bed with the usual scenario. A test that leaves machines behind fails, and the next one finds none."""
+    the_bed.scenario.reset()
+    yield the_bed
+    the_bed.scenario.reset()
+    left = the_bed.running()
+    for instance in left:
+        the_bed.terminate(instance["InstanceId"])
+    assert not left, f"the test left {[instance['InstanceId'] for instance in left]} running"
