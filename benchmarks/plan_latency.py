@@ -6,7 +6,7 @@ planned in pairs: from nothing and from the plan in force, in turns. Seconds are
 clock more than the work; wall seconds are printed beside them.
 
 Bars. p95 of a cold plan: 2 s (aim for the median: 0.25 s). Warm over cold: the sums over all asks and pairs, at most 1.
-Pruning: on an even sample of the market, as the whole takes minutes an ask without it, `solve` with all columns of every
+Pruning: on an even sample of the market, as the whole takes minutes an ask without it, `solve` with all columns of any
 degree, batch and gang takes at least twice as long for either objective, and finds the same optimum within the gap.
 
 Whole `make_plan` over HiGHS alone, at most 2, can be read in two ways, and both are printed: over the time of HiGHS
