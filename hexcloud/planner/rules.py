@@ -87,7 +87,7 @@ class RuleModel:
     def charge_by_pace(self, bill: Bill, flag: Variable, usd_per_hour: float) -> None:
         """Put a flag's price on a bill that grows in proportion to the throughput; the price is that of the low end.
 
-        In models with `grows_egress` flag times throughput is a variable too, which has no choice, as the flag is 0 or 1.
+        With `grows_egress` flag times throughput is a variable too, which has no choice, as the flag is 0 or 1.
         """
         if self.pace is None or not self.choice.grows_egress or usd_per_hour == 0.0:
             self.charge(bill, flag, usd_per_hour)
