@@ -1,11 +1,12 @@
 """Rolls: every machine with our tags in one place, of whatever run: an account of a cloud, or this computer."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from hexcloud.adapters.clouds.machines import Machine, Machines
 from hexcloud.adapters.provisioners.naming import RUN, node_ids, run_label
 from hexcloud.domain.errors import NotYetError
-from hexcloud.domain.fleet import THIS_COMPUTER, Rented, RunId
+from hexcloud.domain.fleet import THIS_COMPUTER, NodeId, Rented, RunId
 from hexcloud.ports import Provisioner
 
 ANY = ""
@@ -50,12 +51,9 @@ class ComputerRoll:
         """End them; called again it ends them by force. Raises ProvisionError."""
         ids = {machine.id for machine in machines}
         for run_id, provisioner in self._runs:
-            for node_id in provisioner.list_nodes(run_id):
-                if node_id in ids:
-                    try:
-                        provisioner.terminate(node_id)
-                    except NotYetError:
-                        continue  # asked again at the next call
+            for node_id in ids & set(provisioner.list_nodes(run_id)):
+                with suppress(NotYetError):  # asked again at the next call
+                    provisioner.terminate(NodeId(node_id))
 
 
 def _rented(machine: Machine) -> Rented:

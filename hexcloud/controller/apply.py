@@ -47,10 +47,10 @@ def sweep(nodes: Nodes, hands: Hands) -> None:
 def _tell_ended_strays(nodes: Nodes, hands: Hands) -> None:
     """Say that a machine which no record knows, and which the user was alarmed of, has gone."""
     listed = hands.seen.listed
-    for node_id, ending in hands.memory.endings.items():
-        if listed is not None and ending.told_at is not None and node_id not in listed | set(nodes):
+    for stray, ending in hands.memory.endings.items():
+        if listed is not None and ending.told_at is not None and stray not in listed | set(nodes):
             ending.told_at = None
-            hands.journal.say("node_gone", f"{node_id} has ended at last", node=node_id)
+            hands.journal.say("node_gone", f"{stray} has ended at last", node=stray)
 
 
 def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:

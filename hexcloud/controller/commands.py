@@ -2,10 +2,18 @@
 
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import EmulationPlan, Ports
-from hexcloud.domain.command import Command, Emulation, NodeSpec
+from hexcloud.domain.command import CERTIFICATE_FILE, NODE_FILE, Command, Emulation, NodeSpec, run_store
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.plan import ExecutionPlan, Role, Slot, WeightRoute
+from hexcloud.domain.run import RunRecord
 from hexcloud.planner.distance import link_spec, scope_between
+
+COORDINATOR_PORT = 8477
+"""Where a rented head listens: the only port that is opened on it."""
+METADATA_CLOUDS = frozenset({"aws", "gcp"})
+"""Clouds whose machines can hear of their own end."""
+RUN_DIR, OUTPUT = "run", "output"
+"""Folders of a rented machine's own, in the node's directory."""
 
 
 def command_for(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Ports) -> Command:
@@ -13,22 +21,27 @@ def command_for(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: 
     secrets = {
         "HEXCLOUD_NODE_TOKEN": ports.secrets.node_token(node.id),
         "HEXCLOUD_RUN_SECRET": ports.secrets.run_secret,
+        **ports.pass_env,
     }
+    files = {NODE_FILE: node_spec(node, slot, plan, seen, ports).model_dump_json()}
     if slot.role is Role.TRAINER and slot.rank == 0:
         secrets["HEXCLOUD_CONTROLLER_TOKEN"] = ports.secrets.controller_token
+        if ports.authority is not None:
+            secrets["HEXCLOUD_TLS_KEY"] = ports.authority.private_key(node.id)
+            files[CERTIFICATE_FILE] = ports.authority.certificate(node.id)
     return Command(
         image=None,
         argv=(ports.python, "-m", "hexcloud.node", slot.role.value),
         env={},
         secrets=secrets,
-        files={"node.json": node_spec(node, slot, plan, seen, ports).model_dump_json()},
+        files=files,
     )
 
 
 def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Ports) -> NodeSpec:
     """Return who the node is and what it does."""
     run, workload = seen.run, seen.run.workload
-    return NodeSpec(
+    spec = NodeSpec(
         run_id=run.id,
         node_id=node.id,
         slot=slot.name,
@@ -46,6 +59,23 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
+    )
+    return spec if ports.authority is None else _beyond_this_machine(spec, slot, run, ports)
+
+
+def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Ports) -> NodeSpec:
+    """Return the specification of a node that shares no folder with anybody: it meets the others in the run's store."""
+    cloud = slot.offer_id.partition("/")[0]
+    return spec.model_copy(
+        update={
+            "run_dir": RUN_DIR,
+            "output": OUTPUT,
+            "store": run_store(run.spec.store or "", run.id),
+            "ca_pem": ports.authority.ca_pem if ports.authority else "",
+            "coordinator_port": COORDINATOR_PORT,
+            "notice": cloud if cloud in METADATA_CLOUDS else "",
+            "private_env": tuple(sorted(ports.pass_env)),
+        }
     )
 
 

@@ -100,12 +100,17 @@ def end_all(
         problems: dict[str, str] = {}
         for roll in rolls:
             try:
-                here = tuple(machine for machine in roll.machines() if machine.run in tags)
-                left += here
-                if here:
-                    roll.end(here)
+                left += _end_here(roll, tags)
             except ProvisionError as error:
                 problems[roll.name] = str(error)
         if (not left and not problems) or clock.wall_s() >= give_up_s:
             return tuple(left), problems
         clock.sleep(ASK_S)
+
+
+def _end_here(roll: Roll, tags: frozenset[str]) -> tuple[Rented, ...]:
+    """Ask one place to end the machines of some runs; return those that it still listed."""
+    here = tuple(machine for machine in roll.machines() if machine.run in tags)
+    if here:
+        roll.end(here)
+    return here

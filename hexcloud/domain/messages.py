@@ -60,7 +60,7 @@ class Startup(Frozen):
     setup_s: float = 0.0
     """Installing what the node program needs."""
     program_s: float = 0.0
-    """From the start of the node program to its first registration."""
+    """From the start of the node program to its first try to register."""
 
 
 class Register(Frozen):

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from hexcloud.domain.plan import Role
+from hexcloud.node import startup  # noqa: F401 - it notes when the program began
 
 
 def main(argv: list[str] | None = None) -> int:

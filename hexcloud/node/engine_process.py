@@ -68,7 +68,10 @@ class EngineProcess:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         # A group of its own: an interruption notice to the node's group must not end the engine before its last words.
         return subprocess.Popen(
-            tethered(self._command()), stdin=subprocess.PIPE, env=child_environment(os.environ), process_group=0
+            tethered(self._command()),
+            stdin=subprocess.PIPE,
+            env=child_environment(os.environ, self._spec.private_env),
+            process_group=0,
         )
 
     def _tell(self, child: "subprocess.Popen[bytes]", weights: Path) -> None:

@@ -5,29 +5,40 @@ when the run does.
 """
 
 import asyncio
+import os
 import signal
+from functools import partial
+from pathlib import Path
 
 import structlog
 
+from hexcloud.node.address import find_place
+from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity
 from hexcloud.node.link_cap import link_cap
-from hexcloud.node.presence import Leave, be_present
+from hexcloud.node.notice import watching
+from hexcloud.node.presence import Leave, Presence, be_present
+from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout_link import CoordinatorLink
 
 log = structlog.get_logger()
 
 
-async def stand_by(identity: Identity) -> int:
+async def stand_by(identity: Identity, directory: Path) -> int:
     """Stand by until the run ends, the spend lease lapses or the machine goes; return the exit code."""
     spec = identity.spec
+    place = await find_place(spec.notice, os.environ)
     probes = ProbeServer(link_cap(spec))
-    await probes.start(identity.host)
-    async with CoordinatorLink(spec.run_id, identity.run_dir, identity.run_secret, identity.token) as link:
-        present = asyncio.create_task(be_present(link, spec, f"{identity.host}:{probes.port}", link_cap(spec)))
+    await probes.start(place.host)
+    presence = Presence(spec, f"{place.address}:{probes.port}", link_cap(spec), partial(startup, directory))
+    async with CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link:
+        present = asyncio.create_task(be_present(link, presence))
         for notice in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(notice, present.cancel)
-        await asyncio.wait({present})
+        # A member has nothing to put away: it passes the cloud's word on and stays while the head still needs it.
+        async with watching(spec.notice, partial(setattr, presence, "notice")):
+            await asyncio.wait({present})
         await probes.close()
     reason = Leave.STOPPED if present.cancelled() else present.result()
     log.info("member_leaves", why=reason)

@@ -32,7 +32,7 @@ class Tidings:
 
 
 class MirrorThread:
-    """Start it once; it ends with the process, whatever it is doing then."""
+    """Start it once; it ends when it is told to, or with the process, whatever it is doing then."""
 
     def __init__(self, mirror: Mirror, tidings: Tidings, look_s: float = LOOK_S) -> None:
         self._mirror = mirror
@@ -42,11 +42,16 @@ class MirrorThread:
         self._woken = threading.Event()
         self._turned = threading.Condition()
         self._begun = self._ended = 0
-        self._is_asked = False
+        self._is_asked = self._is_stopped = False
 
     def start(self) -> None:
         """Begin."""
         threading.Thread(target=self._run, name="mirror", daemon=True).start()
+
+    def stop(self) -> None:
+        """Begin no further round."""
+        self._is_stopped = True
+        self._woken.set()
 
     def catch_up(self, within_s: float) -> bool:
         """Wait until all that there is now is in the store; False when it takes too long."""
@@ -58,10 +63,11 @@ class MirrorThread:
 
     def _run(self) -> None:
         try:
-            while True:
+            while not self._is_stopped:
                 self._woken.clear()
                 self._turn()
-                self._woken.wait(self._pause_s or self._look_s)
+                if not self._is_stopped:
+                    self._woken.wait(self._pause_s or self._look_s)
         except SupersededError as error:
             log.error("superseded", reason=str(error))
             self._tidings.superseded()

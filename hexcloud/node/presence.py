@@ -2,12 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 import structlog
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.messages import Heartbeat, Orders, Register
+from hexcloud.domain.messages import Heartbeat, Notice, Orders, Register, Startup
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_probe import probe_and_report
@@ -26,22 +28,51 @@ class Leave(StrEnum):
     """The coordinator has given this node up."""
 
 
-async def be_present(link: CoordinatorLink, spec: NodeSpec, address: str, cap: LinkCap) -> Leave:
-    """Stay in touch until there is a reason to leave. `address` is where this node answers probes."""
+@dataclass
+class Presence:
+    """What a trainer's node says of itself. `notice` may change meanwhile."""
+
+    spec: NodeSpec
+    address: str
+    """`host:port` where this node answers probes."""
+    cap: LinkCap
+    startup: Callable[[], Startup] = Startup
+    notice: Notice | None = None
+    """The cloud's word about this machine."""
+
+    def register(self) -> Register:
+        """Say that this node is there."""
+        spec = self.spec
+        return Register(node_id=spec.node_id, role=spec.role, slots=0, address=self.address, startup=self.startup())
+
+    def heartbeat(self, orders: Orders) -> Heartbeat:
+        """The trainer works with the newest weights by definition, and generates nothing."""
+        return Heartbeat(
+            node_id=self.spec.node_id,
+            epoch=orders.epoch,
+            version=orders.latest.version if orders.latest else -1,
+            running=0,
+            generated_tokens=0,
+            notice=self.notice,
+        )
+
+
+async def be_present(link: CoordinatorLink, presence: Presence) -> Leave:
+    """Stay in touch until there is a reason to leave."""
+    spec = presence.spec
     run_until_s = time.time() + spec.spend_lease_s
-    register = Register(node_id=spec.node_id, role=spec.role, slots=0, address=address)
     orders: Orders | None = None
     while time.time() < run_until_s:
         try:
             if orders is None:
-                orders = await link.register(register)
+                orders = await link.register(presence.register())
             else:
-                orders = await link.heartbeat(_heartbeat(spec, orders))
+                orders = await link.heartbeat(presence.heartbeat(orders))
             run_until_s = orders.run_until_s
             if orders.stop or orders.drain:
                 return Leave.STOPPED
             for target in orders.probe:
-                await probe_and_report(link, spec.node_id, target, cap)
+                await probe_and_report(link, spec.node_id, target, presence.cap)
         except RevokedError:
             if orders is not None:
                 return Leave.REVOKED
@@ -50,14 +81,3 @@ async def be_present(link: CoordinatorLink, spec: NodeSpec, address: str, cap: L
             orders = None
         await asyncio.sleep(spec.heartbeat_s)
     return Leave.LAPSED
-
-
-def _heartbeat(spec: NodeSpec, orders: Orders) -> Heartbeat:
-    """The trainer works with the newest weights by definition, and generates nothing."""
-    return Heartbeat(
-        node_id=spec.node_id,
-        epoch=orders.epoch,
-        version=orders.latest.version if orders.latest else -1,
-        running=0,
-        generated_tokens=0,
-    )

@@ -3,14 +3,19 @@
 import asyncio
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from hexcloud.domain.plan import Role
+from hexcloud.node.address import find_place
 from hexcloud.node.engine_process import EngineProcess
+from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
+from hexcloud.node.notice import watching
+from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper
@@ -41,10 +46,11 @@ def main() -> int:
 async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> Ending:
     spec = identity.spec
     cap = link_cap(spec)
+    place = await find_place(spec.notice, os.environ)
     # A pace of its own: peers measure the link, not what our downloads leave of it.
     probes = ProbeServer(link_cap(spec))
-    await probes.start(identity.host)
-    async with CoordinatorLink(spec.run_id, identity.run_dir, identity.run_secret, identity.token) as link:
+    await probes.start(place.host)
+    async with CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link:
         agent = RolloutAgent(
             spec,
             Equipment(
@@ -52,14 +58,16 @@ async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> En
                 keeper=EngineKeeper(engine.start, spec.slots + CONTROL_THREADS),
                 folder=WeightFolder(directory / "weights", cap),
                 cap=cap,
-                address=f"{identity.host}:{probes.port}",
+                address=f"{place.address}:{probes.port}",
+                startup=partial(startup, directory),
             ),
         )
         loop = asyncio.get_running_loop()
         for notice in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(notice, agent.interrupt)
         try:
-            return await agent.run()
+            async with watching(spec.notice, agent.hear):
+                return await agent.run()
         finally:
             # Calls that still block on the engine end with it; the loop waits for their threads.
             engine.close()

@@ -4,23 +4,32 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.plan import Role
+from hexcloud.domain.pointer import sign_pointer
+from hexcloud.node.address import Place, find_place
 from hexcloud.node.gang_member import stand_by
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
-from hexcloud.node.presence import be_present
-from hexcloud.node.trainer_process import TrainerProcess
+from hexcloud.node.notice import watching
+from hexcloud.node.presence import Presence, be_present
+from hexcloud.node.startup import startup
+from hexcloud.node.stored_run import StoredRun, claim_run
+from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator, Start
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_app import Door, serving
 from hexcloud.runtime.probe import ProbeServer
+from hexcloud.runtime.rollout import LEAVE_S
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.tasks import TASKS
 
@@ -30,6 +39,10 @@ LINGER_STOPPED_S = 5.0
 """A controller that stopped the run, or let it lapse, knows; rollout nodes still have to hear it."""
 LAPSE_GRACE_S = 10.0
 """From the lapse of the spend lease to the end, whatever the trainer is doing: a checkpoint takes a second."""
+STORE_GRACE_S = 60.0
+"""So much longer when the checkpoint and the result still travel to the run's store."""
+FLUSH_S = 10.0
+"""For that, of a machine that is told to end and not when."""
 LOOK_S = 0.2
 
 log = structlog.get_logger()
@@ -41,7 +54,7 @@ def main() -> int:
     identity = read_identity(directory, Role.TRAINER, os.environ)
     log_as_json(identity)
     is_head = bool(identity.controller_token)
-    code = asyncio.run(_run(identity, directory) if is_head else stand_by(identity))
+    code = asyncio.run(_run(identity, directory) if is_head else stand_by(identity, directory))
     log.info("node_ended", code=code)
     return code
 
@@ -53,33 +66,72 @@ def start_of(run_dir: Path) -> Start:
 
 
 async def _run(identity: Identity, directory: Path) -> int:
+    """Run the head: everything it starts ends before it does, in the order in which others depend on it."""
     spec = identity.spec
-    access = AccessList(identity.controller_token, {spec.node_id: token_sha256(identity.token)})
-    coordinator = Coordinator(spec, TASKS[spec.task], access, start_of(identity.run_dir))
     interrupted = asyncio.Event()
     for notice in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(notice, interrupted.set)
+    identity.run_dir.mkdir(parents=True, exist_ok=True)
+    place = await find_place(spec.notice, os.environ)
+    stored = await claim_run(identity)
+    access = AccessList(identity.controller_token, {spec.node_id: token_sha256(identity.token)})
+    coordinator = Coordinator(spec, TASKS[spec.task], access, start_of(identity.run_dir))
     async with AsyncExitStack() as stack:
+        if stored is not None:
+            stored.begin(coordinator, interrupted.set)
+            stack.callback(stored.close)
         probes = ProbeServer(link_cap(spec))
-        await probes.start(identity.host)
+        await probes.start(place.host)
         stack.push_async_callback(probes.close)
-        url = await stack.enter_async_context(serving(coordinator, identity.run_secret, identity.host))
-        link = CoordinatorLink(spec.run_id, identity.run_dir, identity.run_secret, identity.token)
+        tell = stored.point if stored is not None else None
+        url = await stack.enter_async_context(serving(coordinator, identity.run_secret, door_of(identity, place), tell))
+        beside = sign_pointer(spec.run_id, url, coordinator.epoch, identity.run_secret)
+        link = CoordinatorLink(lambda: beside, identity.token, spec.ca_pem)
         await stack.enter_async_context(link)
-        presence = asyncio.create_task(be_present(link, spec, f"{identity.host}:{probes.port}", link_cap(spec)))
-        stack.callback(presence.cancel)
-        trainer = TrainerProcess(coordinator, url, directory)
+        presence = Presence(spec, f"{place.address}:{probes.port}", link_cap(spec), partial(startup, directory))
+        present = asyncio.create_task(be_present(link, presence))
+        stack.callback(present.cancel)
+        trainer = TrainerProcess(coordinator, url, identity.token, directory)
         stack.push_async_callback(trainer.end)
         training = asyncio.create_task(trainer.run())
         stack.callback(training.cancel)
-        return await _until_over(coordinator, training, interrupted)
+        await stack.enter_async_context(watching(spec.notice, partial(_hear, presence, interrupted)))
+        code = await _until_over(coordinator, _linger(coordinator, training, stored), interrupted)
+        await _put_away(trainer, stored, presence.notice)
+        return code
 
 
-async def _until_over(coordinator: Coordinator, training: "asyncio.Task[None]", interrupted: asyncio.Event) -> int:
+def door_of(identity: Identity, place: Place) -> Door:
+    """Return where the coordinator listens and how it proves itself. Raises ConfigError when it cannot."""
+    tls = None
+    if identity.tls_key:
+        from hexcloud.adapters.certificates import server_context  # here: only a head that others dial needs it
+
+        tls = server_context(identity.certificate, identity.tls_key)
+    return Door(place.host, identity.spec.coordinator_port, place.address, tls)
+
+
+def _hear(presence: Presence, interrupted: asyncio.Event, notice: Notice) -> None:
+    presence.notice = notice
+    if notice.cause == INTERRUPTION:
+        interrupted.set()
+
+
+async def _put_away(trainer: TrainerProcess, stored: StoredRun | None, notice: Notice | None) -> None:
+    """Write the last checkpoint and bring it into the store, within what the machine still has."""
+    is_going = notice is not None and notice.cause == INTERRUPTION
+    left_s = max(0.0, notice.until_s - LEAVE_S - time.time()) if notice and is_going else None
+    ends_at_s = time.monotonic() + (FLUSH_S if left_s is None else left_s)
+    await trainer.end(LAST_WORDS_S if left_s is None else max(LAST_WORDS_S, left_s / 2))
+    if stored is not None and not await stored.catch_up(max(0.0, ends_at_s - time.monotonic())):
+        log.warning("left_with_unstored_work")
+
+
+async def _until_over(coordinator: Coordinator, ending: Coroutine[None, None, None], interrupted: asyncio.Event) -> int:
     """Return when this node should end, and its exit code: 1 when the trainer died for good, else 0."""
     notice = asyncio.create_task(interrupted.wait())
     overdue = asyncio.create_task(_overdue(coordinator))
-    lingering = asyncio.create_task(_linger(coordinator, training))
+    lingering = asyncio.create_task(ending)
     try:
         await asyncio.wait({notice, overdue, lingering}, return_when=asyncio.FIRST_COMPLETED)
         if lingering.done():
@@ -99,12 +151,14 @@ async def _overdue(coordinator: Coordinator) -> None:
     """Wait until the spend lease has lapsed, and then for as long as a checkpoint may take."""
     while not coordinator.has_lapsed:  # noqa: ASYNC110 - it is found by the coordinator's tick, a look at the clock
         await asyncio.sleep(LOOK_S)
-    await asyncio.sleep(LAPSE_GRACE_S)
+    await asyncio.sleep(LAPSE_GRACE_S + (STORE_GRACE_S if coordinator.spec.store else 0.0))
 
 
-async def _linger(coordinator: Coordinator, training: "asyncio.Task[None]") -> None:
+async def _linger(coordinator: Coordinator, training: "asyncio.Task[None]", stored: StoredRun | None) -> None:
     """Wait for the training's end, then until everybody has had time to see it. Raises the training's error."""
     await training
+    if stored is not None:
+        await stored.deliver(coordinator)
     done_at_s = time.monotonic()
     while not coordinator.stop_reason and time.monotonic() - done_at_s < LINGER_DONE_S:  # noqa: ASYNC110 - as above
         await asyncio.sleep(LOOK_S)

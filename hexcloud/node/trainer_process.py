@@ -26,9 +26,12 @@ log = structlog.get_logger()
 class TrainerProcess:
     """At most one training process at a time. Each takes an epoch of its own from the newest checkpoint."""
 
-    def __init__(self, coordinator: Coordinator, url: str, directory: Path, argv: tuple[str, ...] = TRAINER) -> None:
+    def __init__(
+        self, coordinator: Coordinator, url: str, token: str, directory: Path, argv: tuple[str, ...] = TRAINER
+    ) -> None:
+        """`url` and `token` are the trainer's way to the coordinator; `directory` holds `node.json`."""
         self._coordinator = coordinator
-        self._url = url
+        self._needed = {NODE_TOKEN: token, COORDINATOR_URL: url}
         self._directory = directory
         self._argv = argv
         self._child: asyncio.subprocess.Process | None = None
@@ -42,13 +45,13 @@ class TrainerProcess:
             log.error("trainer_died", attempt=attempt, code=code)
         raise EngineError(f"the trainer died {MAX_RESTARTS + 1} times")
 
-    async def end(self) -> None:
+    async def end(self, within_s: float = LAST_WORDS_S) -> None:
         """End the process, if it runs: with a checkpoint when it can write one in time."""
         if self._child is None or self._child.returncode is not None:
             return
         self._child.terminate()
         try:
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(within_s):
                 await self._child.wait()
         except TimeoutError:
             self._child.kill()
@@ -60,7 +63,7 @@ class TrainerProcess:
         self._child = await asyncio.create_subprocess_exec(
             *tethered(list(self._argv)),
             stdin=asyncio.subprocess.DEVNULL,
-            env=child_environment(os.environ, keep=(NODE_TOKEN,)) | {COORDINATOR_URL: self._url},
+            env=child_environment(os.environ, self._coordinator.spec.private_env, **self._needed),
             cwd=self._directory,
             process_group=0,
         )

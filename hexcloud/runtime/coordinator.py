@@ -23,6 +23,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import HexcloudError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import (
+    INTERRUPTION,
     Admit,
     Batch,
     DrainRequest,
@@ -31,6 +32,7 @@ from hexcloud.domain.messages import (
     LeaseGrant,
     LeaseRequest,
     LinkReport,
+    Notice,
     Orders,
     PartialCommit,
     Register,
@@ -120,6 +122,11 @@ class Coordinator:
         self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
         self._accuracy: dict[str, float] = {}
         self._is_finished = False
+        # Of a run with a store: what of it another head would find there.
+        self._is_delivered = not spec.store
+        self._stored_version = -1
+        self._store_trouble = ""
+        self._must_checkpoint = False
         self._news = asyncio.Event()
 
     @property
@@ -137,6 +144,11 @@ class Coordinator:
         """Whether the trainer has written everything there is to write."""
         return self._is_finished
 
+    @property
+    def is_done(self) -> bool:
+        """Whether what it has written is where it outlives this machine."""
+        return self._is_finished and self._is_delivered
+
     # What nodes say.
 
     def register(self, message: Register) -> Orders:
@@ -149,6 +161,8 @@ class Coordinator:
     def heartbeat(self, message: Heartbeat) -> Orders:
         """Hear what a node does and tell it what to do. Raises UnknownNodeError."""
         node = self._heard(message.node_id)
+        if message.notice is not None and node.notice != message.notice:
+            self._hear_notice(node, message.notice)
         node.note(message, self._clock())
         return self._orders(node, self._admission.hear(node.id, message.epoch, message.leases))
 
@@ -224,11 +238,17 @@ class Coordinator:
         if groups:
             self._metrics.begin_step(self._clock())
             self._note_work()
-        return Batch(version=self._admission.version, groups=groups, rewrite=self._weights.is_latest_damaged)
+        return Batch(
+            version=self._admission.version,
+            groups=groups,
+            checkpoint=self._must_checkpoint,
+            rewrite=self._weights.is_latest_damaged,
+        )
 
     def publish(self, report: StepReport) -> None:
         """Serve a new version and count it for admission. May be repeated. Raises ConflictError."""
         self._publisher.publish(report)
+        self._must_checkpoint = False  # it was asked for with the batch of this version
         self._note_work()
 
     def evaluate(self, message: Evaluation) -> None:
@@ -239,6 +259,16 @@ class Coordinator:
         """Say that output and checkpoint are written and the run is done. The trainer's node may end now."""
         self._is_finished = True
         log.info("run_finished", version=self._admission.version, reason=self.stop_reason)
+
+    # What the run's store says.
+
+    def note_store(self, version: int, trouble: str) -> None:
+        """Know the newest checkpoint in the store (-1: none), and why the store cannot be written (empty: it can)."""
+        self._stored_version, self._store_trouble = version, trouble
+
+    def deliver(self) -> None:
+        """Say that everything the run leaves is in the store. The trainer's machines may end now."""
+        self._is_delivered = True
 
     # What the controller says.
 
@@ -305,7 +335,8 @@ class Coordinator:
             overlap_share=metrics.overlap.share,
             trainer_wait_s=metrics.trainer_wait_s,
             outstanding=admission.outstanding,
-            checkpoint_version=metrics.checkpoint_version,
+            checkpoint_version=self._stored_version if self.spec.store else metrics.checkpoint_version,
+            store_trouble=self._store_trouble,
             accuracy_before=self._accuracy.get("before"),
             accuracy_after=self._accuracy.get("after"),
             nodes=tuple(self._nodes.view(node, admission.leases.count(node.id), now_s) for node in self._nodes),
@@ -313,7 +344,7 @@ class Coordinator:
         )
 
     def _phase(self) -> RunPhase:
-        if self._is_finished:
+        if self.is_done:
             return RunPhase.DONE
         return RunPhase.STARTING if self._metrics.first_step_at_s is None else RunPhase.TRAINING
 
@@ -328,13 +359,19 @@ class Coordinator:
             self._join(node)
         return node
 
+    def _hear_notice(self, node: KnownNode, notice: Notice) -> None:
+        """A machine of the gang that goes takes the gang with it: what is trained is put away in time."""
+        log.warning("node_has_notice", node=node.id, cause=notice.cause, until_s=notice.until_s)
+        if node.role is Role.TRAINER and notice.cause == INTERRUPTION:
+            self._must_checkpoint = True
+
     def _join(self, node: KnownNode) -> None:
         if node.role is Role.ROLLOUT:
             self._admission.join(node.id, node.slots)
 
     def _orders(self, node: KnownNode, abort: tuple[str, ...]) -> Orders:
         # The trainer's nodes outlive the last step: they still write the output.
-        must_stop = self.is_over if node.role is Role.ROLLOUT else self._is_finished
+        must_stop = self.is_over if node.role is Role.ROLLOUT else self.is_done
         return Orders(
             epoch=self.epoch,
             latest=self._weights.latest,

@@ -261,7 +261,6 @@ async def serving(
 
     `tell` is called with the pointer beside its file. Raises OSError when the port is taken.
     """
-    listener = _listen(door)
     config = uvicorn.Config(
         create_app(coordinator),
         log_config=None,
@@ -274,22 +273,25 @@ async def serving(
     config.load()
     config.ssl = door.tls
     server = _Server(config)
-    port = listener.getsockname()[1]
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve(sockets=[listener]))
-        ticking = tasks.create_task(_tick_for_ever(coordinator))
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
-        spec = coordinator.spec
-        pointer = sign_pointer(spec.run_id, door.url(door.address or door.host, port), coordinator.epoch, run_secret)
-        write_pointer(Path(spec.run_dir), pointer)
-        if tell is not None:
-            tell(pointer)
-        try:
-            yield door.url(_local(door.host), port)
-        finally:
-            ticking.cancel()
-            server.should_exit = True
+    with _listen(door) as listener:
+        port = listener.getsockname()[1]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(server.serve(sockets=[listener]))
+            ticking = tasks.create_task(_tick_for_ever(coordinator))
+            while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+                await asyncio.sleep(0.01)
+            spec = coordinator.spec
+            pointer = sign_pointer(
+                spec.run_id, door.url(door.address or door.host, port), coordinator.epoch, run_secret
+            )
+            write_pointer(Path(spec.run_dir), pointer)
+            if tell is not None:
+                tell(pointer)
+            try:
+                yield door.url(_local(door.host), port)
+            finally:
+                ticking.cancel()
+                server.should_exit = True
 
 
 class _Server(uvicorn.Server):
@@ -353,4 +355,6 @@ async def _refuse(request: Request, error: Exception) -> Response:
         status = error.status
     if isinstance(error, ConflictError):
         status = HTTPStatus.CONFLICT
-    return Response(str(error), status_code=status, media_type="text/plain")
+    # The rest of a message that is too large is not waited for.
+    headers = {"Connection": "close"} if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else None
+    return Response(str(error), status_code=status, headers=headers, media_type="text/plain")

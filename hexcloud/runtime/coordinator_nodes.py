@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Register
+from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Notice, Register, Startup
 from hexcloud.domain.plan import Role
 
 RATE_WINDOW_S = 10.0
@@ -31,6 +31,8 @@ class KnownNode:
     is_draining: bool = False
     is_silent: bool = False
     """It counts as lost until it speaks again."""
+    startup: Startup = field(default_factory=Startup)
+    notice: Notice | None = None
     generated: deque[tuple[float, int]] = field(default_factory=deque)
     """(when, tokens since the node started), oldest first."""
     probed_at_s: dict[str, float] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class KnownNode:
     def note(self, message: Heartbeat, now_s: float) -> None:
         """Keep what a heartbeat says."""
         self.version, self.running, self.is_paused = message.version, message.running, message.is_paused
+        self.notice = message.notice
         self.generated.append((now_s, message.generated_tokens))
         while now_s - self.generated[0][0] > RATE_WINDOW_S:
             self.generated.popleft()
@@ -73,11 +76,12 @@ class NodeTable:
 
     def register(self, message: Register, now_s: float) -> KnownNode:
         """Know a node, or know it better. May be repeated."""
-        node = KnownNode(message.node_id, message.role, message.slots, message.address, now_s)
+        node = KnownNode(message.node_id, message.role, message.slots, message.address, now_s, startup=message.startup)
         known = self._nodes.get(node.id)
         if known is not None:
             node.version, node.running, node.generated = known.version, known.running, known.generated
             node.is_paused, node.probed_at_s = known.is_paused, known.probed_at_s
+            node.startup, node.notice = known.startup, known.notice  # the first word told how the machine came up
         node.is_draining = node.id in self._draining
         self._nodes[node.id] = node
         return node
@@ -136,4 +140,6 @@ class NodeTable:
             heartbeat_at_s=told_at_s,
             generated_tokens=tokens,
             is_paused=node.is_paused,
+            startup=node.startup,
+            notice=node.notice,
         )

@@ -5,7 +5,7 @@ Invariant: it ends by itself when its spend lease lapses, whoever else is dead.
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +13,7 @@ from enum import StrEnum
 import structlog
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.messages import Orders, Register
+from hexcloud.domain.messages import INTERRUPTION, Notice, Orders, Register, Startup
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower
@@ -25,6 +25,8 @@ from hexcloud.runtime.rollout_worker import LeaseWorker
 
 LAST_WORDS_S = 1.5
 """To give leases back; with the engine's end it makes the 2 s that an interruption notice may leave."""
+LEAVE_S = 5.0
+"""A machine's announced end may come so much earlier: until then everything is given back."""
 DRAIN_S = 30.0
 """A draining node gives back what has not ended after this."""
 
@@ -61,6 +63,8 @@ class Equipment:
     cap: LinkCap
     address: str
     """`host:port` where this node answers probes."""
+    startup: Callable[[], Startup] = Startup
+    """How long the machine took until now, by parts."""
 
 
 class RolloutAgent:
@@ -72,6 +76,7 @@ class RolloutAgent:
         self._keeper = equipment.keeper
         self._cap = equipment.cap
         self._address = equipment.address
+        self._startup = equipment.startup
         self._wire = Wire()
         self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire)
         self._worker = LeaseWorker(spec, equipment.link, equipment.keeper, self._follower)
@@ -110,6 +115,14 @@ class RolloutAgent:
     def interrupt(self) -> None:
         """Hear the notice that the machine is about to be taken away."""
         self._end(Ending.INTERRUPTED)
+
+    def hear(self, notice: Notice) -> None:
+        """Pass the cloud's word on at once. Before the machine goes, finish what can be and give back the rest."""
+        self._worker.notice = notice
+        self._nudged.set()
+        if notice.cause == INTERRUPTION and not self._worker.is_leaving:
+            left_s = max(0.0, notice.until_s - LEAVE_S - time.time())
+            self._start("leave", self._leave(left_s, Ending.INTERRUPTED))
 
     def _end(self, ending: Ending) -> None:
         if not self._ending.done():
@@ -163,7 +176,13 @@ class RolloutAgent:
             return await self._link.heartbeat(self._worker.heartbeat())
         spec = self._spec
         orders = await self._link.register(
-            Register(node_id=spec.node_id, role=spec.role, slots=spec.slots, address=self._address)
+            Register(
+                node_id=spec.node_id,
+                role=spec.role,
+                slots=spec.slots,
+                address=self._address,
+                startup=self._startup(),
+            )
         )
         log.info("registered", epoch=orders.epoch)
         self._registered = True
@@ -179,7 +198,7 @@ class RolloutAgent:
         if orders.abort:
             self._start(f"abort {orders.abort}", self._worker.abort(orders.abort))
         if orders.drain and not self._worker.is_leaving:
-            self._start("drain", self._drain())
+            self._start("drain", self._leave(DRAIN_S, Ending.DRAINED))
         for address in orders.probe:
             self._start(f"probe {address}", self._probe(address))
 
@@ -206,12 +225,12 @@ class RolloutAgent:
         task.add_done_callback(lambda _: self._errands.pop(name))
         task.add_done_callback(self._hear_the_end_of)
 
-    async def _drain(self) -> None:
-        await self._worker.finish(DRAIN_S)
+    async def _leave(self, within_s: float, ending: Ending) -> None:
+        await self._worker.finish(within_s)
         # The coordinator sees an empty node before it sees none.
         with suppress(*CALL_FAILED):
             await self._link.heartbeat(self._worker.heartbeat())
-        self._end(Ending.DRAINED)
+        self._end(ending)
 
     async def _probe(self, address: str) -> None:
         await self._wire.probe(lambda: probe_and_report(self._link, self._spec.node_id, address, self._cap))

@@ -13,7 +13,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
-from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Partial, PartialCommit
+from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Notice, Partial, PartialCommit
 from hexcloud.domain.sample import Sample
 from hexcloud.runtime.rollout_bench import Bench, key
 from hexcloud.runtime.rollout_engine import EngineKeeper
@@ -49,6 +49,8 @@ class LeaseWorker:
         self._batches: set[asyncio.Task[None]] = set()
         self._is_open = False
         self.is_leaving = False
+        self.notice: Notice | None = None
+        """The cloud's word about this machine."""
 
     def wake(self, is_registered: bool) -> None:
         """Look again whether to ask for work."""
@@ -66,6 +68,7 @@ class LeaseWorker:
             generated_tokens=self._bench.generated_tokens,
             leases=(*(key(lease) for lease in self._bench.leases()), *self._outbox.keys()),
             is_paused=self._keeper.is_paused,
+            notice=self.notice,
         )
 
     async def work(self) -> None:

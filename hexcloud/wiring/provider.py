@@ -58,7 +58,7 @@ def is_installed(name: str) -> bool:
     """Can a module be imported? Imports at most the packages that it is in."""
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except (ModuleNotFoundError, ValueError):  # not even the package that it would be in, or one that is kept out
         return False
 
 

@@ -59,8 +59,10 @@ def _local_scale(workload: "Workload", samples_per_s: float) -> float:
 
 
 def begun_now(run: RunRecord) -> RunRecord:
-    """Return a run whose clock goes from now on: while its user thinks the plan over, prices stand still."""
-    return run.model_copy(update={"clock_origin_wall_s": time.time()})
+    """Return a run whose clock goes from now on: while its user thinks the plan over, emulated prices stand still."""
+    now = time.time()
+    begun = run.model_copy(update={"clock_origin_wall_s": now})
+    return begun.model_copy(update={"clock_origin_run_s": now}) if run.spec.is_real else begun
 
 
 def _absolute(spec: RunSpec) -> RunSpec:
@@ -85,7 +87,10 @@ def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:
 
 
 def resumed_run(old: RunRecord, steps: int | None) -> RunRecord:
-    """Return the record with which a finished or broken run goes on from its last checkpoint; its clock stood still."""
+    """Return the record with which a finished or broken run goes on from its last checkpoint.
+
+    Its clock stood still, unless its machines are real.
+    """
     now = time.time()
     ran_until_s = max((event.at_s for _, event in open_store().events(old.id)), default=old.clock_origin_run_s)
     return old.model_copy(
@@ -93,7 +98,7 @@ def resumed_run(old: RunRecord, steps: int | None) -> RunRecord:
             "spec": old.spec.model_copy(update={"steps": steps or old.spec.steps}),
             "state": RunState.RUNNING,
             "reason": "",
-            "clock_origin_run_s": ran_until_s,
+            "clock_origin_run_s": now if old.spec.is_real else ran_until_s,
             "clock_origin_wall_s": now,
         }
     )

@@ -1,4 +1,5 @@
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -7,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from hexcloud.adapters.certificates import RunAuthority, server_context
 from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import RunPhase, RunView
 from hexcloud.domain.pointer import sign_pointer
+from tests.node.switched_bucket import SwitchedBucket
 
 RUN = RunId("main-1")
 SECRET = "run-secret"
@@ -47,6 +50,10 @@ class Peer(ThreadingHTTPServer):
         self.answer = VIEW.model_dump_json()
         self.delay_s = 0.0
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def secure(self, context: ssl.SSLContext) -> None:
+        """Take TLS only, from the next caller on."""
+        self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
     def url(self) -> str:
@@ -196,3 +203,80 @@ def test_credentials_never_show_themselves() -> None:
     shown = Credentials(run_id=RUN, secret="hush", token="quiet")
     assert "hush" not in f"{shown!r}{shown}"
     assert "quiet" not in f"{shown!r}{shown}"
+
+
+def test_a_coordinator_proves_itself_by_the_runs_authority(peer: Peer, pointer_path: Path) -> None:
+    mine, other = RunAuthority(b"k" * 32, 1_790_000_000.0), RunAuthority(b"x" * 32, 1_790_000_000.0)
+    head = NodeId("main-1.trainer-0.1")
+    peer.secure(server_context(mine.certificate(head), mine.private_key(head)))
+    point(pointer_path, peer.url.replace("http:", "https:"), epoch=1)
+    for authority, is_trusted in ((mine, True), (other, False)):
+        credentials = Credentials(run_id=RUN, secret=SECRET, token="t0ken", ca_pem=authority.ca_pem)
+        line = HttpCoordinator(pointer_path, credentials, timeout_s=2.0)
+        if is_trusted:
+            assert line.view() == VIEW
+        else:
+            with pytest.raises(EngineError, match="CERTIFICATE_VERIFY_FAILED"):
+                line.view()
+        line.close()
+    assert len(peer.asked) == 1, "the token was told once, to the right one"
+
+
+def test_the_token_goes_nowhere_beyond_this_machine_without_tls(
+    coordinator: HttpCoordinator, pointer_path: Path
+) -> None:
+    point(pointer_path, "http://192.0.2.1:8477")
+    with pytest.raises(EngineError, match="no token is sent there"):
+        coordinator.view()
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> SwitchedBucket:
+    return SwitchedBucket(tmp_path / "store")
+
+
+@pytest.fixture
+def remote(tmp_path: Path, bucket: SwitchedBucket) -> Iterator[HttpCoordinator]:
+    """The line to a coordinator whose pointer is in a store; our copy of it is in a folder of our own."""
+    (tmp_path / "own").mkdir()
+    credentials = Credentials(run_id=RUN, secret=SECRET, token="t0ken")
+    line = HttpCoordinator(tmp_path / "own" / "coordinator.json", credentials, timeout_s=0.5, objects=bucket)
+    yield line
+    line.close()
+
+
+def store(bucket: SwitchedBucket, url: str, epoch: int = 0, secret: str = SECRET) -> None:
+    bucket.put("coordinator.json", sign_pointer(RUN, url, epoch, secret).model_dump_json().encode())
+
+
+def test_a_pointer_in_the_runs_store_is_followed_wherever_it_moves(
+    remote: HttpCoordinator, bucket: SwitchedBucket, peer: Peer
+) -> None:
+    with pytest.raises(EngineError, match="no pointer"):
+        remote.view()
+    store(bucket, "http://127.0.0.1:1")
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:1"):
+        remote.view()
+    store(bucket, peer.url, epoch=4)
+    assert remote.view() == VIEW
+
+
+def test_a_controller_that_restarts_while_the_store_is_away_still_finds_its_coordinator(
+    remote: HttpCoordinator, bucket: SwitchedBucket, peer: Peer, tmp_path: Path
+) -> None:
+    store(bucket, peer.url)
+    remote.view()
+    bucket.is_away = True
+    credentials = Credentials(run_id=RUN, secret=SECRET, token="t0ken")
+    again = HttpCoordinator(tmp_path / "own" / "coordinator.json", credentials, timeout_s=0.5, objects=bucket)
+    assert again.view() == VIEW
+    again.close()
+
+
+def test_a_pointer_that_another_hand_put_into_the_store_is_neither_followed_nor_kept(
+    remote: HttpCoordinator, bucket: SwitchedBucket, peer: Peer, tmp_path: Path
+) -> None:
+    store(bucket, peer.url, secret="guess")
+    with pytest.raises(EngineError, match="not signed"):
+        remote.view()
+    assert peer.asked == [] and not (tmp_path / "own" / "coordinator.json").exists()

@@ -3,11 +3,13 @@ from dataclasses import replace
 
 import pytest
 
-from hexcloud.controller.commands import command_for, emulate, node_spec
+from hexcloud.controller.commands import COORDINATOR_PORT, command_for, emulate, node_spec
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.plan import ExecutionPlan, Role, Slot
 from hexcloud.domain.policy import Policy
 from hexcloud.planner.distance import scope_between
@@ -86,3 +88,66 @@ def test_the_latency_of_a_route_passes_in_fast_motion(
 
 def first(plan: ExecutionPlan, role: Role) -> Slot:
     return plan.placement.role(role)[0]
+
+
+class Authority:
+    """Vouches for nobody: what it gives is only looked at."""
+
+    ca_pem = "the run's authority"
+
+    def certificate(self, node_id: NodeId) -> str:
+        return f"certificate of {node_id}"
+
+    def private_key(self, node_id: NodeId) -> str:
+        return f"hush {node_id}"
+
+
+def beyond(sim: Simulation, ports_of: Callable[[Simulation], Ports]) -> tuple[Seen, Ports]:
+    seen, ports = seen_of(sim, ports_of), ports_of(sim)
+    spec = seen.run.spec.model_copy(update={"store": "s3://runs/team"})
+    keys = {"AWS_SECRET_ACCESS_KEY": "quiet", "AWS_ENDPOINT_URL": "http://10.0.0.1:5000"}
+    seen = replace(seen, run=seen.run.model_copy(update={"spec": spec}))
+    return seen, replace(ports, authority=Authority(), pass_env=keys, emulation=None)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_machines_that_share_no_folder_meet_in_the_runs_store(
+    started: Simulation, ports_of: Callable[[Simulation], Ports], role: Role
+) -> None:
+    seen, ports = beyond(started, ports_of)
+    slot = first(plan_of(seen), role)
+    node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
+    command = command_for(node, slot, plan_of(seen), seen, ports)
+    spec = NodeSpec.model_validate_json(command.files["node.json"])
+    assert spec.store == f"s3://runs/team/{seen.run.id}"
+    assert (spec.run_dir, spec.output, spec.ca_pem) == ("run", "output", "the run's authority")
+    assert spec.coordinator_port == COORDINATOR_PORT
+    assert spec.notice in ("aws", "gcp", "")
+    assert spec.notice in ("", slot.offer_id.partition("/")[0])
+    assert spec.private_env == ("AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY")
+    assert spec.emulation is None
+
+
+def test_only_the_head_can_prove_that_it_is_and_no_secret_is_in_a_file(
+    started: Simulation, ports_of: Callable[[Simulation], Ports]
+) -> None:
+    seen, ports = beyond(started, ports_of)
+    plan = plan_of(seen)
+    slots = {slot.name: slot for slot in plan.placement.slots}
+    for node in started.store.nodes(started.run.id):
+        command = command_for(node, slots[node.slot], plan, seen, ports)
+        is_head = node.role is Role.TRAINER and slots[node.slot].rank == 0
+        assert ("HEXCLOUD_TLS_KEY" in command.secrets) is is_head
+        assert ("coordinator.pem" in command.files) is is_head
+        assert command.secrets["AWS_SECRET_ACCESS_KEY"] == "quiet"
+        shown = " ".join((*command.argv, *command.files.values(), *command.env.values(), repr(command)))
+        assert not any(secret in shown for secret in command.secrets.values())
+
+
+def test_on_this_machine_nothing_travels(started: Simulation, ports_of: Callable[[Simulation], Ports]) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    slot = first(plan_of(seen), Role.TRAINER)
+    node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
+    spec = node_spec(node, slot, plan_of(seen), seen, ports)
+    assert (spec.store, spec.ca_pem, spec.coordinator_port, spec.notice) == ("", "", 0, "")
+    assert (spec.run_dir, spec.output) == (seen.run.run_dir, seen.run.output)

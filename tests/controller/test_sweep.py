@@ -106,7 +106,8 @@ def test_a_machine_that_outlived_its_books_is_billed_until_now_and_no_other(
     nodes = (make_node(1), make_node(2))
     known = LedgerEntry(node_id=nodes[0].id, kind=CostKind.COMPUTE, from_s=0.0, to_s=1800.0, usd_per_hour=2.0, usd=1.0)
     (bill,) = late_bills(found, nodes, (known,), 7200.0)
-    assert (bill.node_id, bill.from_s, bill.to_s, bill.usd) == (nodes[0].id, 1800.0, 7200.0, pytest.approx(3.0))
+    assert (bill.node_id, bill.from_s, bill.to_s) == (nodes[0].id, 1800.0, 7200.0)
+    assert bill.usd == pytest.approx(3.0)
     assert late_bills(found, nodes, (known,), 1000.0) == ()
 
 

@@ -10,6 +10,7 @@ from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.tasks import TASKS
 
+MakeSpec = Callable[[Role], NodeSpec]
 HEAD, NODE = NodeId("run.trainer.0"), NodeId("run.rollout.0")
 
 

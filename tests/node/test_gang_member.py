@@ -13,7 +13,7 @@ from hexcloud.runtime.coordinator_app import serving
 
 
 def identity(spec: NodeSpec) -> Identity:
-    return Identity(spec=spec, token="node-token", run_secret="secret", controller_token="", host="127.0.0.1")
+    return Identity(spec=spec, token="node-token", run_secret="secret", controller_token="")
 
 
 async def registered(coordinator: Coordinator) -> None:
@@ -31,7 +31,7 @@ def test_a_member_leaves_with_the_run(
 ) -> None:
     async def scene() -> int:
         async with serving(coordinator, "secret"), asyncio.timeout(10):
-            standing = asyncio.create_task(stand_by(identity(member_of(make_spec))))
+            standing = asyncio.create_task(stand_by(identity(member_of(make_spec)), tmp_path))
             await registered(coordinator)
             coordinator.finish()
             return await standing
@@ -44,7 +44,7 @@ def test_a_member_leaves_at_an_interruption_notice(
 ) -> None:
     async def scene() -> int:
         async with serving(coordinator, "secret"), asyncio.timeout(10):
-            standing = asyncio.create_task(stand_by(identity(member_of(make_spec))))
+            standing = asyncio.create_task(stand_by(identity(member_of(make_spec)), tmp_path))
             await registered(coordinator)
             os.kill(os.getpid(), signal.SIGTERM)
             return await standing

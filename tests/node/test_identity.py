@@ -34,7 +34,7 @@ def write_spec(directory: Path, role: Role) -> None:
 def test_a_node_reads_who_it_is(tmp_path: Path) -> None:
     write_spec(tmp_path, Role.ROLLOUT)
     identity = read_identity(tmp_path, Role.ROLLOUT, ENVIRONMENT)
-    assert (identity.spec.slots, identity.token, identity.host) == (8, "token-a", "127.0.0.1")
+    assert (identity.spec.slots, identity.token, identity.run_secret) == (8, "token-a", "secret-b")
 
 
 def test_secrets_never_show(tmp_path: Path) -> None:
@@ -67,7 +67,35 @@ def test_the_wrong_role_and_a_broken_file_are_refused(tmp_path: Path) -> None:
 
 def test_a_child_sees_no_secret_but_those_it_needs() -> None:
     assert child_environment({**ENVIRONMENT, "HOME": "/h"}) == {"HOME": "/h", "OMP_NUM_THREADS": "1"}
-    assert set(child_environment(ENVIRONMENT, keep=(SECRETS[0],))) == {SECRETS[0], "OMP_NUM_THREADS"}
+    ranked = {f"{name}_3": "hush" for name in SECRETS}
+    assert child_environment(ENVIRONMENT | ranked, HEXCLOUD_NODE_TOKEN="its") == {
+        "HEXCLOUD_NODE_TOKEN": "its",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def test_a_child_sees_no_key_of_the_store() -> None:
+    environment = {"AWS_SECRET_ACCESS_KEY": "hush", "HOME": "/h"}
+    assert child_environment(environment, ("AWS_SECRET_ACCESS_KEY",)) == {"HOME": "/h", "OMP_NUM_THREADS": "1"}
+
+
+def test_a_gangs_machines_each_take_the_secrets_of_their_rank(tmp_path: Path) -> None:
+    write_spec(tmp_path, Role.TRAINER)
+    common = {"HEXCLOUD_RUN_SECRET": "secret-b", "HEXCLOUD_CONTROLLER_TOKEN_0": "c-c"}
+    tokens = {"HEXCLOUD_NODE_TOKEN_0": "of the head", "HEXCLOUD_NODE_TOKEN_1": "of the member"}
+    seen = [
+        read_identity(tmp_path, Role.TRAINER, common | tokens | {"SKYPILOT_NODE_RANK": rank}) for rank in ("0", "1")
+    ]
+    assert [(one.token, one.controller_token) for one in seen] == [("of the head", "c-c"), ("of the member", "")]
+    assert {one.run_secret for one in seen} == {"secret-b"}
+
+
+def test_a_head_brings_its_certificate_along(tmp_path: Path) -> None:
+    write_spec(tmp_path, Role.TRAINER)
+    (tmp_path / "coordinator.pem").write_text("public")
+    identity = read_identity(tmp_path, Role.TRAINER, ENVIRONMENT | {"HEXCLOUD_TLS_KEY": "hush"})
+    assert (identity.certificate, identity.tls_key) == ("public", "hush")
+    assert "hush" not in repr(identity)
 
 
 def test_a_given_thread_count_stays() -> None:

@@ -1,6 +1,6 @@
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +22,23 @@ class Heard:
         self.version, self.trouble = version, trouble
 
 
-def thread_of(head: Head, heard: Heard) -> MirrorThread:
-    thread = MirrorThread(head.mirror, Tidings(heard.stored, heard.delivered.set, heard.superseded.set), look_s=0.02)
-    thread.start()
-    return thread
+Start = Callable[[Head, Heard], MirrorThread]
+
+
+@pytest.fixture
+def thread_of() -> Iterator[Start]:
+    """Start the thread of a head's mirror; it ends with the test."""
+    started: list[MirrorThread] = []
+
+    def start(head: Head, heard: Heard) -> MirrorThread:
+        tidings = Tidings(heard.stored, heard.delivered.set, heard.superseded.set)
+        started.append(MirrorThread(head.mirror, tidings, look_s=0.02))
+        started[0].start()
+        return started[0]
+
+    yield start
+    for thread in started:
+        thread.stop()
 
 
 @pytest.fixture
@@ -40,14 +53,14 @@ def until(is_reached: Callable[[], bool], within_s: float = 5.0) -> None:
         time.sleep(0.005)
 
 
-def test_what_is_new_is_stored_by_itself(head: Head) -> None:
+def test_what_is_new_is_stored_by_itself(head: Head, thread_of: Start) -> None:
     heard = Heard()
     thread_of(head, heard)
     made(head.run_dir, 0, 20)
     until(lambda: heard.version == 20)
 
 
-def test_a_store_that_is_away_is_told_and_asked_again(head: Head) -> None:
+def test_a_store_that_is_away_is_told_and_asked_again(head: Head, thread_of: Start) -> None:
     heard = Heard()
     head.bucket.is_away = True
     made(head.run_dir, 0, 20)
@@ -58,7 +71,7 @@ def test_a_store_that_is_away_is_told_and_asked_again(head: Head) -> None:
     until(lambda: heard.version == 20 and heard.trouble == "")
 
 
-def test_catching_up_waits_for_what_there_is_now(head: Head) -> None:
+def test_catching_up_waits_for_what_there_is_now(head: Head, thread_of: Start) -> None:
     heard = Heard()
     thread = thread_of(head, heard)
     for version in (20, 40, 60):
@@ -67,16 +80,17 @@ def test_catching_up_waits_for_what_there_is_now(head: Head) -> None:
         assert head.checkpoints()[0] == f"checkpoints/0-{version}"
 
 
-def test_catching_up_gives_up_in_time(head: Head) -> None:
+def test_catching_up_gives_up_in_time(head: Head, thread_of: Start) -> None:
     heard = Heard()
     head.bucket.is_away = True
+    made(head.run_dir, 0, 20)
     thread = thread_of(head, heard)
     began = time.monotonic()
     assert not thread.catch_up(within_s=0.2)
     assert time.monotonic() - began < 2.0
 
 
-def test_the_end_and_the_loss_of_the_run_are_told(head: Head) -> None:
+def test_the_end_and_the_loss_of_the_run_are_told(head: Head, thread_of: Start) -> None:
     heard = Heard()
     thread = thread_of(head, heard)
     head.mirror.is_over = True
@@ -85,4 +99,15 @@ def test_the_end_and_the_loss_of_the_run_are_told(head: Head) -> None:
     head.bucket.put(head_object(9), b"another")
     made(head.run_dir, 0, 20)
     assert heard.superseded.wait(5.0)
+    assert head.checkpoints() == []
+
+
+def test_nothing_is_stored_any_more_once_it_is_told_to_stop(head: Head, thread_of: Start) -> None:
+    heard = Heard()
+    thread = thread_of(head, heard)
+    assert thread.catch_up(within_s=5.0)
+    thread.stop()
+    time.sleep(0.1)
+    made(head.run_dir, 0, 20)
+    assert not thread.catch_up(within_s=0.1)
     assert head.checkpoints() == []

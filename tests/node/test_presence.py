@@ -10,7 +10,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.messages import Register, Renewal
 from hexcloud.domain.plan import Role
-from hexcloud.node.presence import Leave, be_present
+from hexcloud.node.presence import Leave, Presence, be_present
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.pointer import read_pointer
@@ -30,7 +30,7 @@ def test_the_head_is_seen_and_measures_its_peers(
             serving(coordinator, "secret"),
             CoordinatorLink(partial(read_pointer, tmp_path, RUN, "secret"), "head-token") as link,
         ):
-            present = asyncio.create_task(be_present(link, head, "127.0.0.1:1", LinkCap()))
+            present = asyncio.create_task(be_present(link, Presence(head, "127.0.0.1:1", LinkCap())))
             node = make_spec(Role.ROLLOUT).node_id
             coordinator.register(Register(node_id=node, role=Role.ROLLOUT, slots=1, address=f"127.0.0.1:{peer.port}"))
             async with asyncio.timeout(5):
@@ -50,7 +50,7 @@ def test_a_silent_coordinator_is_waited_for(
 ) -> None:
     async def scene() -> None:
         async with CoordinatorLink(partial(read_pointer, tmp_path, RUN, "secret"), "head-token") as link:
-            present = asyncio.create_task(be_present(link, make_spec(Role.TRAINER), "127.0.0.1:1", LinkCap()))
+            present = asyncio.create_task(be_present(link, Presence(make_spec(Role.TRAINER), "127.0.0.1:1", LinkCap())))
             await asyncio.sleep(0.15)
             async with serving(coordinator, "secret"), asyncio.timeout(5):
                 while not coordinator.view().nodes:  # noqa: ASYNC110 - there is no event for a registration
@@ -71,7 +71,7 @@ def test_a_node_leaves_when_it_is_not_wanted_any_more(
             serving(coordinator, "secret"),
             CoordinatorLink(partial(read_pointer, tmp_path, RUN, "secret"), "head-token") as link,
         ):
-            present = asyncio.create_task(be_present(link, head, "127.0.0.1:1", LinkCap()))
+            present = asyncio.create_task(be_present(link, Presence(head, "127.0.0.1:1", LinkCap())))
             while not coordinator.view().nodes:  # noqa: ASYNC110 - there is no event for a registration
                 await asyncio.sleep(0.01)
             if reason is Leave.STOPPED:

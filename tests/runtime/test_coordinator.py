@@ -10,6 +10,8 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import (
+    INTERRUPTION,
+    REBALANCE,
     Admit,
     Batch,
     DrainRequest,
@@ -17,12 +19,14 @@ from hexcloud.domain.messages import (
     Heartbeat,
     LeaseGrant,
     LeaseRequest,
+    Notice,
     Orders,
     Partial,
     PartialCommit,
     Register,
     Renewal,
     RunPhase,
+    Startup,
     StepReport,
     StopRequest,
     Submission,
@@ -51,7 +55,7 @@ class Sums:
 class Desk:
     """One coordinator, two ends: what nodes and the trainer would say, in short."""
 
-    def __init__(self, run_dir: Path, start: Start = BEGINNING, eta: int = 1, steps: int = 10) -> None:
+    def __init__(self, run_dir: Path, start: Start = BEGINNING, eta: int = 1, steps: int = 10, store: str = "") -> None:
         self.now_s = 1000.0
         spec = NodeSpec(
             run_id=RunId("run"),
@@ -70,6 +74,7 @@ class Desk:
             tokens_per_sample=2048,
             spend_lease_s=60.0,
             heartbeat_s=1.0,
+            store=store,
         )
         access = AccessList("controller", {HEAD: token_sha256("head")})
         self.coordinator = Coordinator(spec, Sums(), access, start, clock=lambda: self.now_s)
@@ -423,3 +428,75 @@ def test_nodes_are_told_what_to_probe(desk: Desk) -> None:
     desk.register(HEAD, Role.TRAINER)
     assert desk.beat().probe == (f"{HEAD}:1",)
     assert desk.beat().probe == ()
+
+
+def hear(desk: Desk, node_id: NodeId, cause: str) -> None:
+    notice = Notice(cause=cause, until_s=desk.now_s + 120.0, detail="terminate")
+    beat = Heartbeat(node_id=node_id, epoch=0, version=0, running=0, generated_tokens=0, notice=notice)
+    desk.coordinator.heartbeat(beat)
+
+
+def test_the_clouds_word_about_a_machine_reaches_the_controller(desk: Desk) -> None:
+    desk.register(A)
+    desk.beat(A)
+    assert desk.coordinator.view().nodes[0].notice is None
+    hear(desk, A, INTERRUPTION)
+    notice = desk.coordinator.view().nodes[0].notice
+    assert notice is not None and (notice.cause, notice.detail) == (INTERRUPTION, "terminate")
+    desk.register(A)
+    assert desk.coordinator.view().nodes[0].notice == notice
+
+
+@pytest.mark.parametrize(
+    ("role", "cause", "is_asked"),
+    [
+        (Role.TRAINER, INTERRUPTION, True),
+        (Role.TRAINER, REBALANCE, False),
+        (Role.ROLLOUT, INTERRUPTION, False),
+    ],
+)
+def test_a_gang_that_will_lose_a_machine_puts_its_work_away_once(
+    desk: Desk, role: Role, cause: str, is_asked: bool
+) -> None:
+    desk.register(A)
+    desk.register(B, role)
+    desk.submit(desk.ask(4).leases)
+    hear(desk, B, cause)
+    assert desk.batch().checkpoint is is_asked
+    assert desk.batch().groups
+    desk.publish(1)
+    hear(desk, B, cause)
+    assert not desk.batch().checkpoint
+
+
+def test_how_a_machine_came_up_is_told_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    first = Register(node_id=A, role=Role.ROLLOUT, slots=8, address="", startup=Startup(setup_s=40.0, program_s=2.0))
+    desk.coordinator.register(first)
+    desk.coordinator.register(first.model_copy(update={"startup": Startup(program_s=900.0)}))
+    assert desk.coordinator.view().nodes[0].startup == Startup(setup_s=40.0, program_s=2.0)
+
+
+def test_a_run_with_a_store_is_done_when_its_result_is_there_and_not_before(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, store="s3://runs/run")
+    desk.publish(0, checkpoint_version=0)
+    desk.register(A)
+    assert desk.coordinator.view().checkpoint_version == -1
+    desk.coordinator.note_store(0, "the store is away")
+    view = desk.coordinator.view()
+    assert (view.checkpoint_version, view.store_trouble) == (0, "the store is away")
+    desk.coordinator.finish()
+    assert desk.coordinator.is_finished and not desk.coordinator.is_done
+    assert desk.coordinator.view().phase is not RunPhase.DONE
+    desk.coordinator.deliver()
+    assert desk.coordinator.view().phase is RunPhase.DONE
+
+
+def test_a_trainers_machines_stay_until_the_result_is_stored(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, store="s3://runs/run")
+    desk.publish(0)
+    desk.register(B, Role.TRAINER)
+    desk.coordinator.finish()
+    assert not desk.beat(B).stop
+    desk.coordinator.deliver()
+    assert desk.beat(B).stop

@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +12,13 @@ import httpx
 import pytest
 
 from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import Batch, LeaseGrant, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_app import MAX_BODY, Door, serving
 from hexcloud.runtime.pointer import read_pointer
 
 HEAD, A, B = "run.trainer-0.0", "run.rollout-0.0", "run.rollout-1.0"
@@ -371,3 +373,48 @@ def test_a_file_other_than_the_one_reported_is_not_published(tell: Callable[[Sto
         assert (await line.get("/weights/0/0")).status_code == 404
 
     tell(story)
+
+
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_a_message_that_is_too_large_is_refused_before_it_is_all_there(
+    tell: Callable[[Story], None], is_announced: bool
+) -> None:
+    sent = 0
+
+    async def flood() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(4 * MAX_BODY // 2**20):
+            sent += 2**20
+            yield b" " * 2**20
+
+    async def story(line: Line) -> None:
+        headers = {"Authorization": "Bearer token-a"}
+        headers |= {"Content-Length": str(4 * MAX_BODY)} if is_announced else {}
+        try:
+            answer = await line.client.post("/samples", content=flood(), headers=headers)
+            assert answer.status_code == 413
+        except (httpx.WriteError, httpx.ReadError):  # the answer came, and the line was cut while we were still sending
+            pass
+        assert sent < 3 * MAX_BODY
+        assert (await line.get("/health")).status_code == 200
+
+    tell(story)
+
+
+def test_nobody_without_a_token_makes_the_coordinator_read(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        answer = await line.client.post("/samples", content=b"x" * 10_000, headers={"Authorization": "Bearer guess"})
+        assert answer.status_code == 401
+
+    tell(story)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::"])
+def test_without_a_certificate_only_this_machine_is_served(host: str) -> None:
+    with pytest.raises(ConfigError, match="only with a certificate"):
+        Door(host)
+
+
+def test_a_url_of_a_door_says_how_to_knock() -> None:
+    assert Door().url("127.0.0.1", 80) == "http://127.0.0.1:80"
+    assert Door("::", tls=ssl.create_default_context()).url("2001:db8::1", 80) == "https://[2001:db8::1]:80"

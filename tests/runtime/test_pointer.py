@@ -6,7 +6,8 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.messages import POINTER_FILE
 from hexcloud.domain.pointer import sign_pointer
-from hexcloud.runtime.pointer import read_pointer, write_pointer
+from hexcloud.runtime.pointer import fetch_pointer, read_pointer, write_pointer
+from tests.node.switched_bucket import SwitchedBucket
 
 RUN = RunId("run")
 POINTER = sign_pointer(RUN, "http://127.0.0.1:1234", 0, "secret")
@@ -49,3 +50,16 @@ def test_no_pointer_yet_is_an_engine_error(tmp_path: Path, content: bytes | None
         (tmp_path / POINTER_FILE).write_bytes(content)
     with pytest.raises(EngineError, match="no pointer"):
         read_pointer(tmp_path, RUN, "secret")
+
+
+def test_the_pointer_in_the_runs_store_is_verified_like_the_file(tmp_path: Path) -> None:
+    bucket = SwitchedBucket(tmp_path / "store")
+    with pytest.raises(EngineError, match="no pointer to the coordinator in the run's store"):
+        fetch_pointer(bucket, RUN, "secret")
+    bucket.put(POINTER_FILE, POINTER.model_dump_json().encode())
+    assert fetch_pointer(bucket, RUN, "secret") == POINTER
+    with pytest.raises(EngineError, match="not signed"):
+        fetch_pointer(bucket, RUN, "guess")
+    bucket.is_away = True
+    with pytest.raises(EngineError, match="the store is away"):
+        fetch_pointer(bucket, RUN, "secret")

@@ -10,14 +10,25 @@ import pytest
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Admit, DrainRequest, LeaseRequest, Register, Renewal, StopRequest
+from hexcloud.domain.messages import (
+    INTERRUPTION,
+    REBALANCE,
+    Admit,
+    DrainRequest,
+    LeaseRequest,
+    Notice,
+    Register,
+    Renewal,
+    Startup,
+    StopRequest,
+)
 from hexcloud.domain.plan import Role
 from hexcloud.ports import Engine
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import token_sha256
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.probe import LinkCap, ProbeServer
-from hexcloud.runtime.rollout import LAST_WORDS_S, Ending, Equipment, RolloutAgent
+from hexcloud.runtime.rollout import LAST_WORDS_S, LEAVE_S, Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.rollout_weights import WeightFolder
@@ -226,5 +237,61 @@ def test_a_node_measures_the_links_it_is_told_to(
         assert coordinator.view().links[0].target == head.address
         running.cancel()
         await peer.close()
+
+    tell_rollout(story)
+
+
+def test_a_machine_that_will_go_finishes_what_it_can_and_gives_back_the_rest_within_the_notice(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        agent = make_agent(link, engines(0.5))
+        running = asyncio.create_task(agent.run())
+        await until(lambda: held(coordinator) == 16)
+        told_at_s = time.time()
+        agent.hear(Notice(cause=INTERRUPTION, until_s=told_at_s + LEAVE_S + 0.7, detail="terminate"))
+        await until(lambda: coordinator.view().nodes[0].notice is not None)
+        assert time.time() - told_at_s < 0.5, "the controller hears at once"
+        assert held(coordinator) == 16, "work goes on"
+        assert await ended(running) is Ending.INTERRUPTED
+        assert time.time() - told_at_s < LEAVE_S
+        assert held(coordinator) == 0
+        assert coordinator.view().outstanding == 16, "all that was begun is parked for others"
+
+    tell_rollout(story)
+
+
+def test_a_recommendation_to_move_is_passed_on_and_changes_nothing(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        agent = make_agent(link, engines(0.002))
+        running = asyncio.create_task(agent.run())
+        await until(lambda: held(coordinator) > 0)
+        agent.hear(Notice(cause=REBALANCE, until_s=time.time()))
+        await train(coordinator, publish, 3)
+        notice = coordinator.view().nodes[0].notice
+        assert notice is not None and notice.cause == REBALANCE
+        assert not running.done()
+        coordinator.stop(StopRequest(reason="enough"))
+        await ended(running)
+
+    tell_rollout(story)
+
+
+def test_how_the_machine_came_up_is_part_of_its_first_word(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec, tmp_path: Path
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        keeper, folder = EngineKeeper(engines(0.002), threads=20), WeightFolder(tmp_path / "weights", LinkCap())
+        came_up = Startup(setup_s=41.0, program_s=1.5)
+        equipment = Equipment(link, keeper, folder, LinkCap(), "127.0.0.1:1", lambda: came_up)
+        running = asyncio.create_task(RolloutAgent(rollout_spec, equipment).run())
+        await until(lambda: bool(coordinator.view().nodes))
+        assert coordinator.view().nodes[0].startup == came_up
+        coordinator.stop(StopRequest(reason="enough"))
+        await ended(running)
 
     tell_rollout(story)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from hexcloud.domain.fleet import NodeId
+from hexcloud.adapters.certificates import RunAuthority, server_context
+from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import Admit, Heartbeat, PartialCommit, Register, WeightsManifest
 from hexcloud.domain.plan import Role
+from hexcloud.domain.pointer import sign_pointer
 from hexcloud.runtime.coordinator import Coordinator
-from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_app import Door, serving
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer, RefusedError, RevokedError, UnreachableError
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
@@ -109,6 +111,56 @@ def test_a_pointer_that_somebody_else_signed_is_not_followed(
         link = CoordinatorLink(find_pointer, "node-token")
         async with link, serving(make_coordinator(), "another-secret"):
             with pytest.raises(UnreachableError, match="not signed"):
+                await link.register(register())
+
+    asyncio.run(scene())
+
+
+AUTHORITY = RunAuthority(b"k" * 32, 1_790_000_000.0)
+HEAD = NodeId("run.trainer.0")
+
+
+def tls_door() -> Door:
+    return Door(tls=server_context(AUTHORITY.certificate(HEAD), AUTHORITY.private_key(HEAD)))
+
+
+def test_a_node_speaks_to_a_head_that_its_run_vouches_for(
+    make_coordinator: Callable[[], Coordinator], find_pointer: FindPointer, publish: Publish
+) -> None:
+    async def scene() -> None:
+        coordinator = make_coordinator()
+        link = CoordinatorLink(find_pointer, "node-token", AUTHORITY.ca_pem)
+        async with link, serving(coordinator, "run-secret", tls_door()):
+            publish(coordinator, 0)
+            manifest = (await link.register(register())).latest
+            assert manifest is not None
+            assert (await link.url()).startswith("https://")
+            got = b"".join([piece async for piece in link.weights(manifest, 0)])
+            assert hashlib.sha256(got).hexdigest() == manifest.sha256
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("ca_pem", [RunAuthority(b"x" * 32, 1_790_000_000.0).ca_pem, ""], ids=["another", "none"])
+def test_a_node_tells_its_token_to_no_head_of_another_run(
+    make_coordinator: Callable[[], Coordinator], find_pointer: FindPointer, ca_pem: str
+) -> None:
+    async def scene() -> None:
+        coordinator = make_coordinator()
+        link = CoordinatorLink(find_pointer, "node-token", ca_pem)
+        async with link, serving(coordinator, "run-secret", tls_door()):
+            with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
+                await link.register(register())
+        assert coordinator.view().nodes == ()
+
+    asyncio.run(scene())
+
+
+def test_a_node_tells_its_token_to_nobody_beyond_this_machine_without_tls() -> None:
+    async def scene() -> None:
+        pointer = sign_pointer(RunId("run"), "http://192.0.2.1:8477", 0, "run-secret")
+        async with CoordinatorLink(lambda: pointer, "node-token", AUTHORITY.ca_pem) as link:
+            with pytest.raises(UnreachableError, match="no token is sent there"):
                 await link.register(register())
 
     asyncio.run(scene())

@@ -5,7 +5,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from hexcloud.adapters.certificates import RunAuthority, server_context
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Batch, Evaluation
 from hexcloud.runtime.trainer_link import TrainerLink
 
@@ -70,3 +72,30 @@ def test_a_refusal_is_not_repeated(server: HTTPServer, link: TrainerLink) -> Non
     with pytest.raises(EngineError, match=r"/evaluation: 409 a contradiction"):
         link.evaluation(Evaluation(when="before", accuracy=0.5))
     assert Answers.heard == [Evaluation(when="before", accuracy=0.5).model_dump_json()]
+
+
+@pytest.mark.parametrize("url", ["http://192.0.2.1:8477", "http://example.com"])
+def test_the_token_goes_nowhere_beyond_this_machine_without_tls(url: str) -> None:
+    with pytest.raises(EngineError, match="no token is sent there"):
+        TrainerLink(url, "token")
+
+
+def test_a_coordinator_of_another_run_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch, server: HTTPServer) -> None:
+    monkeypatch.setattr("hexcloud.runtime.trainer_link._PATIENCE_S", 0.1)
+    mine, other = RunAuthority(b"k" * 32, 1_790_000_000.0), RunAuthority(b"x" * 32, 1_790_000_000.0)
+    head = NodeId("run.trainer-0.0")
+    context = server_context(mine.certificate(head), mine.private_key(head))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.server_activate()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    url = f"https://127.0.0.1:{server.server_address[1]}"
+    trusting, doubting = TrainerLink(url, "token", mine.ca_pem), TrainerLink(url, "token", other.ca_pem)
+    assert trusting.batch() == Batch(version=3)
+    with pytest.raises(EngineError, match="CERTIFICATE_VERIFY_FAILED"):
+        doubting.batch()
+    assert Answers.heard == ["Bearer token"]
+    trusting.close()
+    doubting.close()
+    server.shutdown()
+    thread.join(5)

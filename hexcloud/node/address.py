@@ -1,0 +1,56 @@
+"""Where a node listens, and under which address others reach it.
+
+A node on this machine has one address for both. A rented one listens on all its addresses and is reached by what the
+user says (HEXCLOUD_NODE_ADDRESS), else by its public address, as the cloud's metadata tell, else by the address that
+SkyPilot knows (SKYPILOT_NODE_IPS, by rank): machines without a public address share a network.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from hexcloud.adapters.clouds.metadata import open_metadata
+from hexcloud.domain.errors import ProvisionError
+from hexcloud.node.identity import HOST, node_rank
+
+ADDRESS = "HEXCLOUD_NODE_ADDRESS"
+SKY_IPS = "SKYPILOT_NODE_IPS"
+EVERYWHERE = "0.0.0.0"
+HERE = "127.0.0.1"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node's place in the network."""
+
+    host: str
+    """What it listens on."""
+    address: str
+    """By which others reach it."""
+
+
+async def find_place(cloud: str, environment: Mapping[str, str]) -> Place:
+    """Return a node's place; `cloud` is whose metadata there are, if any."""
+    addresses = environment.get(SKY_IPS, "").split()
+    host = environment.get(HOST) or (EVERYWHERE if addresses else HERE)
+    if host not in {EVERYWHERE, "::"}:
+        return Place(host, environment.get(ADDRESS) or host)
+    rank = node_rank(environment)
+    known = addresses[rank] if rank < len(addresses) else HERE
+    return Place(host, environment.get(ADDRESS) or await _public_address(cloud, environment) or known)
+
+
+async def _public_address(cloud: str, environment: Mapping[str, str]) -> str:
+    if not cloud:
+        return ""
+    metadata = open_metadata(cloud, environment)
+    try:
+        return await metadata.public_address()
+    except ProvisionError as error:
+        log.warning("no_public_address", reason=str(error))
+        return ""
+    finally:
+        await metadata.close()

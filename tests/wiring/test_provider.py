@@ -1,0 +1,104 @@
+"""Who rents: what a run on real machines needs before anything is asked of a cloud."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hexcloud import wiring
+from hexcloud.controller.outside import LEASE_STARTUPS, Timing
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.run import RunSpec
+from hexcloud.wiring import provider
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> RunSpec:
+    """A run on real machines, on a computer that has all it takes."""
+    pytest.importorskip("sky", reason="SkyPilot is not installed")
+    return RunSpec(provider="skypilot", store=f"file://{tmp_path}", target="10k")
+
+
+def test_a_real_run_has_no_trace_and_one_second_of_it_is_a_second(real: RunSpec) -> None:
+    assert real.trace is None
+    run = wiring.new_run(real, wiring.run_input(real), samples_per_s=10.0)
+    assert run.clock_scale == 1.0
+    began = wiring.begun_now(run.model_copy(update={"clock_origin_wall_s": 1.0, "clock_origin_run_s": 1.0}))
+    assert began.clock_origin_run_s == began.clock_origin_wall_s > 1.0, "real prices do not stand still"
+
+
+def test_only_clouds_that_list_machines_by_their_tags_are_rented_on(real: RunSpec) -> None:
+    given = wiring.run_input(real)
+    assert given.policy.clouds == ("aws", "gcp")
+    assert {offer.cloud for offer in given.market.offers} == {"aws", "gcp"}
+    only = wiring.run_input(real.model_copy(update={"cloud": ("gcp",)}))
+    assert {offer.cloud for offer in only.market.offers} == {"gcp"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"provider": "skyplot"}, "'skyplot' is unknown.*did you mean skypilot.*rents from: local, skypilot"),
+        ({"store": None}, "store: provider skypilot needs a bucket .*--store s3://"),
+        ({"store": "ftp://nowhere/x"}, "store"),
+        ({"trace": "demo"}, "trace: real machines have real prices"),
+        ({"pass_env": ("NO_SUCH_VARIABLE",)}, "pass_env: NO_SUCH_VARIABLE not set"),
+        ({"cloud": ("nebius",)}, "does not rent on nebius: .* it rents on aws, gcp"),
+    ],
+)
+def test_what_is_missing_is_said_with_its_field_and_the_mend(
+    real: RunSpec, change: dict[str, object], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        wiring.run_input(real.model_copy(update=change))
+
+
+def test_without_skypilot_the_message_says_what_to_install(real: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sky", None)
+    with pytest.raises(ConfigError, match=r"not installed here \(sky\): pip install 'hexcloud\[cloud\]'"):
+        wiring.run_input(real)
+    run = wiring.new_run(RunSpec(), wiring.run_input(RunSpec()), samples_per_s=10.0)
+    with pytest.raises(ConfigError, match="pip install"):
+        wiring.provisioner(run.model_copy(update={"spec": real}))
+
+
+def test_a_module_of_a_package_that_is_not_there_is_not_there() -> None:
+    assert provider.is_installed("json.decoder")
+    assert not provider.is_installed("no_such_package.module")
+
+
+def test_a_variable_is_passed_by_name_and_its_value_is_never_in_the_run(
+    real: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://10.0.0.1:5000")
+    spec = real.model_copy(update={"pass_env": ("AWS_ENDPOINT_URL",)})
+    run = wiring.new_run(spec, wiring.run_input(spec), samples_per_s=10.0)
+    assert provider.passed_env(run) == {"AWS_ENDPOINT_URL": "http://10.0.0.1:5000"}
+    assert "10.0.0.1" not in run.model_dump_json()
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert provider.passed_env(run) == {}, "a run that ends must end without it, too"
+
+
+def test_a_real_runs_lease_outlasts_two_startups_and_a_local_one_is_the_usual(real: RunSpec) -> None:
+    run = wiring.new_run(real, wiring.run_input(real), samples_per_s=10.0)
+    timing = wiring.timing_of(run)
+    startup_s = wiring.run_input(real).market.calibration.startup_s
+    assert timing.spend_lease_s > LEASE_STARTUPS * startup_s > 2 * startup_s
+    local = RunSpec()
+    assert wiring.timing_of(wiring.new_run(local, wiring.run_input(local), samples_per_s=10.0)) == Timing()
+
+
+@pytest.mark.parametrize("startup_s", [60.0, 300.0, 1800.0])
+def test_slower_machines_get_more_patience(startup_s: float) -> None:
+    timing = Timing.of_clouds(startup_s)
+    assert timing.spend_lease_s > 2 * startup_s + timing.silent_trainer_s
+    assert min(timing.provision_s, timing.setup_s) >= 3 * startup_s
+    assert timing.start_s == timing.provision_s + timing.setup_s + timing.register_s
+
+
+def test_only_a_real_run_has_an_authority(real: RunSpec) -> None:
+    run = wiring.new_run(real, wiring.run_input(real), samples_per_s=10.0)
+    authority = provider.authority_of(run, b"0123456789abcdef")
+    assert authority is not None and "BEGIN CERTIFICATE" in authority.ca_pem
+    local = wiring.new_run(RunSpec(), wiring.run_input(RunSpec()), samples_per_s=10.0)
+    assert provider.authority_of(local, b"0123456789abcdef") is None
