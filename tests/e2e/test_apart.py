@@ -23,7 +23,7 @@ from hexcloud.adapters.run_copy import RunCopy
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId, RunId
-from hexcloud.domain.messages import INTERRUPTION, RunPhase, RunView
+from hexcloud.domain.messages import INTERRUPTION, Pointer, RunPhase, RunView
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.stored import whole_checkpoints
 from tests.clouds.metadata_server import metadata_server
@@ -113,6 +113,9 @@ class Machines:
         node.wait(10)
         shutil.rmtree(self._directory / name / "0")
 
+    def coordinator_address(self) -> str:
+        return Pointer.model_validate_json((self.own / "coordinator.json").read_bytes()).url.removeprefix("https://")
+
     def watch(self) -> RunView:
         self.coordinator.renew(time.time() + 30.0)
         return self.coordinator.view()
@@ -178,6 +181,8 @@ def test_a_run_goes_on_from_the_store_when_its_head_and_disk_are_lost(
     run.until(lambda: run.watch().checkpoint_version >= 10, 60, "a checkpoint in the store")
 
     view = run.watch()
+    head = run.coordinator_address()
+    assert [link.target for link in view.links] == [head], "the rollout node measured its link to the head's one port"
     run.lose("head-a")
     lost_at = time.monotonic()
     run.start("head-b", Role.TRAINER)

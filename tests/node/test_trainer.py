@@ -55,23 +55,24 @@ def head_of(make_spec: MakeSpec, tls_key: str = "", certificate: str = "") -> Id
 
 
 def test_a_head_on_this_machine_needs_no_certificate(make_spec: MakeSpec) -> None:
-    door = door_of(head_of(make_spec), Place("127.0.0.1", "127.0.0.1"))
+    door = door_of(head_of(make_spec), Place("127.0.0.1", "127.0.0.1", "127.0.0.1"))
     assert (door.host, door.port, door.tls) == ("127.0.0.1", 8477, None)
 
 
 def test_a_head_that_others_dial_does_not_start_without_one(make_spec: MakeSpec) -> None:
     with pytest.raises(ConfigError, match="only with a certificate"):
-        door_of(head_of(make_spec), Place("0.0.0.0", "203.0.113.7"))
+        door_of(head_of(make_spec), Place("0.0.0.0", "203.0.113.7", "10.0.0.6"))
 
 
 def test_a_head_that_others_dial_proves_itself(make_spec: MakeSpec) -> None:
     authority = RunAuthority(b"k" * 32, 1_790_000_000.0)
     head = NodeId("run.trainer.0")
     identity = head_of(make_spec, authority.private_key(head), authority.certificate(head))
-    door = door_of(identity, Place("0.0.0.0", "203.0.113.7"))
+    door = door_of(identity, Place("0.0.0.0", "203.0.113.7", "10.0.0.6"))
     assert door.tls is not None
     assert door.url(door.address, door.port) == "https://203.0.113.7:8477"
     with pytest.raises(ConfigError, match="do not belong together"):
         door_of(
-            head_of(make_spec, authority.private_key(NodeId("another")), identity.certificate), Place("0.0.0.0", "")
+            head_of(make_spec, authority.private_key(NodeId("another")), identity.certificate),
+            Place("0.0.0.0", "203.0.113.7", "10.0.0.6"),
         )
