@@ -24,6 +24,7 @@ LAUNCH = "sky.launch"
 START_S = 120.0
 """The API server took 6 s to start on an idle machine, 20 s on a busy one."""
 CANCEL_S = 20.0
+LAST_LINES = 20
 _PROGRESS = {
     "PENDING": Progress.WAITING,
     "WAITING": Progress.WAITING,
@@ -119,6 +120,16 @@ class SkyApi:
             return JobState.SILENT
         state = next(iter(states.values()), None)
         return JobState.SILENT if state is None else _JOBS.get(state.value, JobState.SILENT)
+
+    def last_words(self, cluster: str, job: int | None) -> str:
+        """See `SkyCalls.last_words`."""
+        log = io.StringIO()
+        try:
+            with _answered():
+                self._sdk.tail_logs(cluster, job, follow=False, tail=LAST_LINES, output_stream=log)
+        except UnknownProvisionError:
+            return ""
+        return log.getvalue()
 
     def cancel(self, request: str) -> None:
         """See `SkyCalls.cancel`."""

@@ -92,6 +92,10 @@ class SkyCalls(Protocol):
         """Return where a job stands."""
         ...
 
+    def last_words(self, cluster: str, job: int | None) -> str:
+        """Return the last lines that a job wrote; empty when the machine does not answer."""
+        ...
+
     def cancel(self, request: str) -> None:
         """Break a request off, and wait until that is done; one that is over is fine."""
         ...

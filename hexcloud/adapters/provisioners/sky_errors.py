@@ -96,6 +96,8 @@ _AWS_BARE = re.compile(r"Error code:\s*(?P<code>[A-Z][A-Za-z.]+)|due to (?P<late
 _GCP = re.compile(r"Got return codes? (?P<codes>'[^\n]*?)(?: in [\w-]+)?: (?P<said>['\"].+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_NOISE = re.compile(r"View logs|Job \d+ |^[├└│]|job_id|To cancel|Tailing logs|ERROR: .*return code|^$")
+"""Lines that SkyPilot adds behind what was said."""
 _LISTED = re.compile(
     r"(?:Invalid|No) (?:instance type|zone|region|accelerator)|Catalog does not contain|not found in the"
 )
@@ -116,7 +118,7 @@ def refusal(error: BaseException, log: str, offer: Offer) -> ProvisionError:
     texts = (log, *(str(part) for part in getattr(error, "failover_history", ())), str(error))
     found = _pick(tuple(code for text in texts for code in _codes(_COLOUR.sub("", text))))
     found = found or _of_skypilot(error, _COLOUR.sub("", "\n".join(texts)))
-    said = _line(found.said or _last_words(str(error)))
+    said = _line(found.said or last_line(str(error)))
     mend = f"; {_MENDS[found.code]}" if found.code in _MENDS else ""
     return KINDS.get(found.code, UnknownProvisionError)(
         f"{offer.id}: {said} ({found.code}){mend}", offer.id, found.code
@@ -162,13 +164,13 @@ def _of_skypilot(error: BaseException, text: str) -> Found:
         return Found(name, str(error))
     if name != "ResourcesUnavailableError" and _LISTED.search(text):
         return Found(NOT_LISTED, str(error))
-    return Found(name, _last_words(text))
+    return Found(name, last_line(text))
 
 
-def _last_words(text: str) -> str:
-    """Return the last line that says something; SkyPilot puts reasons last."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "View logs" not in line), "")
+def last_line(text: str) -> str:
+    """Return the last line that says something, without colours and secrets in URLs; reasons stand at the end."""
+    lines = [line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
+    return _line(next((line for line in reversed(lines) if not _NOISE.search(line)), ""))
 
 
 def _line(text: str) -> str:

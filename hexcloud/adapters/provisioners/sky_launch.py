@@ -12,7 +12,7 @@ from hexcloud.adapters.clouds.machines import Machine, Machines
 from hexcloud.adapters.provisioners.naming import own_tags
 from hexcloud.adapters.provisioners.sky_calls import JobState, Progress, SkyCalls, Started, TaskRefusedError
 from hexcloud.adapters.provisioners.sky_end import SkyEnd
-from hexcloud.adapters.provisioners.sky_errors import refusal
+from hexcloud.adapters.provisioners.sky_errors import last_line, refusal
 from hexcloud.adapters.provisioners.sky_records import SETUP, Refusal, SkyRecord, SkyRecords
 from hexcloud.adapters.provisioners.sky_task import Folders, Order, sky_task, write_files
 from hexcloud.adapters.provisioners.sky_template import Task
@@ -117,7 +117,8 @@ class SkyLaunch:
             return self.records.change(record.cluster, is_started=True)
         if state in (JobState.SETUP_FAILED, JobState.FAILED):
             code = SETUP_FAILED if state is JobState.SETUP_FAILED else PROGRAM_FAILED
-            said = f"{order.offer.id}: {code.replace('_', ' ')} on the machine; `sky logs {record.cluster}` says why"
+            words = last_line(self.sky.last_words(record.cluster, record.job)) or "it left no word"
+            said = f"{order.offer.id}: {code.replace('_', ' ')} on the machine: {words}"
             return self._refuse(record, UnknownProvisionError(said, order.offer.id, code))
         left = self.end.standing(record)
         return self._refuse(record, _lost(order, left)) if len(left) < len(order.nodes) else record

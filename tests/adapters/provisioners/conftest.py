@@ -1,18 +1,23 @@
 """A node, its offer, and a clock and a trace that the test sets."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hexcloud.adapters.clouds.aws import Patience
+from hexcloud.adapters.clouds.aws_machines import AwsMachines
 from hexcloud.adapters.markets.trace import Trace, TraceEvent, TraceKind
 from hexcloud.adapters.provisioners import processes
 from hexcloud.adapters.provisioners.local import LocalProvisioner
 from hexcloud.adapters.provisioners.node_dir import NodeDir
+from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
 from hexcloud.domain.fleet import Node, NodeStatus, RunId, node_id
-from hexcloud.domain.offer import Offer, Tenure, offer_id
+from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Role, SlotName
+from tests.adapters.provisioners.renting import OFFER, RUN, Rented
+from tests.adapters.provisioners.sky_stand_in import SkyStandIn
 
 ORIGIN_S = 1000.0
 
@@ -55,22 +60,7 @@ def trace(offer: Offer) -> Trace:
 
 @pytest.fixture
 def offer() -> Offer:
-    return Offer(
-        id=offer_id("aws", "us-east-1", "use1-az1", "g5.xlarge", Tenure.SPOT),
-        cloud="aws",
-        region="us-east-1",
-        zone="use1-az1",
-        instance_type="g5.xlarge",
-        tenure=Tenure.SPOT,
-        gpu="A10G",
-        gpu_count=1,
-        vcpus=4,
-        memory_gib=16,
-        network_gb_per_s=1.25,
-        usd_per_hour=0.4,
-        as_of=datetime(2026, 7, 1, tzinfo=UTC),
-        source="made up",
-    )
+    return OFFER
 
 
 @pytest.fixture
@@ -99,3 +89,30 @@ def provisioner(tmp_path: Path, clock: SetClock, trace: Trace) -> Iterator[Local
     for path in (tmp_path / "nodes").glob("*/"):
         processes.kill(NodeDir(path))
     provisioner.list_nodes(RunId("main-1"))  # takes the exit status of what ended
+
+
+@pytest.fixture
+def rented(moto: Any, tmp_path: Path) -> Iterator[Rented]:
+    machines = AwsMachines(Patience(connect_s=2, read_s=10, attempts=1))
+    sky = SkyStandIn()
+    provisioner = SkyPilotProvisioner(RUN, tmp_path, sky, {"aws": machines}, wait_s=10.0)
+    found = Rented(tmp_path, sky, machines, provisioner)
+    yield found
+    moto.tell()
+    machines.end(machines.listed({"hexcloud-run": ""}))
+    found.now.close()
+    machines.close()
+
+
+@pytest.fixture
+def here(offer: Offer) -> Offer:
+    """The offer, in a zone that the emulated EC2 has."""
+    return offer.model_copy(update={"zone": "use1-az6"})
+
+
+@pytest.fixture
+def gang(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    return tuple(
+        node.model_copy(update={"role": Role.TRAINER, "rank": rank, "gang": len(nodes)})
+        for rank, node in enumerate(nodes)
+    )

@@ -19,6 +19,7 @@ from hexcloud.domain.errors import (
     UnknownProvisionError,
 )
 from hexcloud.domain.offer import Offer
+from tests.adapters.provisioners.renting import OFFER
 
 RECORDED = json.loads(Path(__file__).with_name("sky_refusals.json").read_text())
 
@@ -142,8 +143,7 @@ def test_no_password_in_a_url_is_repeated(offer: Offer) -> None:
 
 @given(log=st.text(max_size=200), said=st.text(max_size=200), code=st.sampled_from(sorted(KINDS)))
 def test_any_text_gives_one_line_and_a_known_code_is_found_in_any_noise(log: str, said: str, code: str) -> None:
-    offer = Offer.model_construct(id="aws/us-east-1/use1-az1/g5.xlarge/spot")
-    assert len(str(refusal(RuntimeError(said), log, offer)).splitlines()) <= 1
+    assert len(str(refusal(RuntimeError(said), log, OFFER)).splitlines()) <= 1
     whole = f"{log}\nAn error occurred ({code}) when calling the RunInstances operation: {said}x\n"
-    error = refusal(RuntimeError("nothing"), whole, offer)
+    error = refusal(RuntimeError("nothing"), whole, OFFER)
     assert KINDS.get(error.code) is type(error) and len(str(error)) < 3 * MAX_SAID_CHARS
