@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hexcloud.ports import Timer
 
 SWEEP_EVERY = "30m"
-PATIENCE_S = 600.0
-"""Wall seconds for machines of an ended run to end."""
+PATIENCE_S = 30.0
+"""Wall seconds for machines of an ended run to end: a controller that starts has other work; the next sweep goes on."""
 STRAYS = "strays"
 """Kind of the event that tells of machines that nobody looks after."""
 PRICES = "prices_problem"
@@ -96,14 +96,16 @@ def swept(run: "RunRecord") -> list[str]:
 
     accounts, known = wiring.account_rolls(), wiring.runs_by_tag(wiring.open_store())
     seen = survey(accounts, known, is_controlled)
-    told = [f"{place}: not asked for forgotten machines: {why}" for place, why in seen.problems.items()]
+    ours = {place: why for place, why in seen.problems.items() if place in run.policy.clouds}
+    told = [f"{place} could not be asked for forgotten machines: {why}" for place, why in ours.items()]
     forgotten = [one for one in seen.found if one.is_forgotten]
     for one in forgotten:
         told.append(f"ended {len(one.machines)} machines of run {one.tag}, which has ended")
     if forgotten:
+        answered = [account for account in accounts if account.name not in seen.problems]
         tags = frozenset(one.tag for one in forgotten)
-        left, _ = end_all(accounts, tags, wiring.clock(run), PATIENCE_S)
-        told += [f"{machine.id} in {machine.place} does not end" for machine in left]
+        left, _ = end_all(answered, tags, wiring.wall_clock(), PATIENCE_S)
+        told += [f"{machine.id} in {machine.place} is still listed; it is asked again" for machine in left]
     for one in seen.found:
         if not one.is_forgotten and not one.is_controlled:
             told.append(

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from hexcloud.adapters.clouds.aws_machines import AwsMachines
@@ -33,6 +34,8 @@ from hexcloud.domain.fleet import Node, NodeId, RunId
 from hexcloud.domain.offer import Offer
 
 IMAGE = "ami-12c6146b"
+ONCE = Config(retries={"total_max_attempts": 1})
+"""The controller asks again, not the SDK."""
 SET_UP = "hexcloud-set-up"
 ERRORS: dict[str, type[ProvisionError]] = {
     "InsufficientInstanceCapacity": CapacityError,
@@ -91,7 +94,7 @@ class Ec2Launcher:
     def _run_instances(self, nodes: tuple[Node, ...], offer: Offer, cluster: str) -> None:
         tags = [{"Key": key, "Value": value} for key, value in tags_of(nodes, cluster).items()]
         with self._around("run_instances"), _typed(offer):
-            boto3.client("ec2", offer.region).run_instances(
+            boto3.client("ec2", offer.region, config=ONCE).run_instances(
                 ImageId=IMAGE,
                 InstanceType="m5.large",
                 MinCount=len(nodes),

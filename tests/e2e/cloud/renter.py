@@ -25,7 +25,7 @@ RUN: dict[str, Any] = {
     "provider": "skypilot",
     "pass_env": PASSED,
     "refresh": "15s",
-    "steps": 20,
+    "steps": 1_000_000,
 }
 POLICY: dict[str, Any] = {
     "objective": "min_cost",
