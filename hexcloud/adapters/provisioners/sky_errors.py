@@ -92,7 +92,7 @@ _MENDS = {
 }
 
 _AWS = re.compile(
-    r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation(?: \([^)]*\))?: (?P<said>.+)"
+    r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation(?: \([^)]*\))?: ?(?P<said>.*)"
 )
 _AWS_BARE = re.compile(r"Error code:\s*(?P<code>[A-Z][A-Za-z.]+)|due to (?P<late>RequestLimitExceeded)\.")
 _GCP = re.compile(r"Got return codes? (?P<codes>'[^\n]*?)(?: in [\w-]+)?: (?P<said>['\"].+)")
