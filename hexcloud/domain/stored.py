@@ -9,7 +9,6 @@ import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -64,8 +63,7 @@ def parse_marker(text: bytes, folder: str, secret: str) -> FolderMarker:
     if not hmac.compare_digest(_signature(folder, marker.files, secret).encode(), marker.signature.encode()):
         raise DamagedError(f"{folder}{MARKER} in the run's store was not signed by this run")
     for name in marker.files:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
+        if not all(part not in ("", ".", "..") for part in name.split("/")) or "\\" in name:
             raise DamagedError(f"{folder}{MARKER} in the run's store names {name!r}")
     return marker
 

@@ -1,8 +1,9 @@
 """Where a node listens, and under which address others reach it.
 
-A node on this machine has one address for both. A rented one listens on all its addresses and is reached by what the
-user says (HEXCLOUD_NODE_ADDRESS), else by its public address, as the cloud's metadata tell, else by the address that
-SkyPilot knows (SKYPILOT_NODE_IPS, by rank): machines without a public address share a network.
+A node on this machine has one address for all. A rented one listens on all its addresses. The head is dialled by
+everybody, so it is reached by what the user says (HEXCLOUD_NODE_ADDRESS), else by its public address, as the cloud's
+metadata tell, else by the one that SkyPilot knows (SKYPILOT_NODE_IPS, by rank): machines without a public address
+share a network. Whoever is dialled by neighbours only, for probes, is reached by SkyPilot's: no port is open to others.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,9 @@ class Place:
     host: str
     """What it listens on."""
     address: str
-    """By which others reach it."""
+    """By which everybody reaches it, if anybody can."""
+    near: str
+    """By which machines of its own network reach it."""
 
 
 async def find_place(cloud: str, environment: Mapping[str, str]) -> Place:
@@ -37,10 +40,10 @@ async def find_place(cloud: str, environment: Mapping[str, str]) -> Place:
     addresses = environment.get(SKY_IPS, "").split()
     host = environment.get(HOST) or (EVERYWHERE if addresses else HERE)
     if host not in {EVERYWHERE, "::"}:
-        return Place(host, environment.get(ADDRESS) or host)
+        return Place(host, environment.get(ADDRESS) or host, host)
     rank = node_rank(environment)
     known = addresses[rank] if rank < len(addresses) else HERE
-    return Place(host, environment.get(ADDRESS) or await _public_address(cloud, environment) or known)
+    return Place(host, environment.get(ADDRESS) or await _public_address(cloud, environment) or known, known)
 
 
 async def _public_address(cloud: str, environment: Mapping[str, str]) -> str:

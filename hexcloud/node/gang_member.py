@@ -31,7 +31,7 @@ async def stand_by(identity: Identity, directory: Path) -> int:
     place = await find_place(spec.notice, os.environ)
     probes = ProbeServer(link_cap(spec))
     await probes.start(place.host)
-    presence = Presence(spec, f"{place.address}:{probes.port}", link_cap(spec), partial(startup, directory))
+    presence = Presence(spec, f"{place.near}:{probes.port}", link_cap(spec), partial(startup, directory))
     async with CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link:
         present = asyncio.create_task(be_present(link, presence))
         for notice in (signal.SIGTERM, signal.SIGINT):

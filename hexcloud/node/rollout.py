@@ -58,7 +58,7 @@ async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> En
                 keeper=EngineKeeper(engine.start, spec.slots + CONTROL_THREADS),
                 folder=WeightFolder(directory / "weights", cap),
                 cap=cap,
-                address=f"{place.address}:{probes.port}",
+                address=f"{place.near}:{probes.port}",
                 startup=partial(startup, directory),
             ),
         )

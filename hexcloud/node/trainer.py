@@ -8,9 +8,11 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
+from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.plan import Role
@@ -80,15 +82,13 @@ async def _run(identity: Identity, directory: Path) -> int:
         if stored is not None:
             stored.begin(coordinator, interrupted.set)
             stack.callback(stored.close)
-        probes = ProbeServer(link_cap(spec))
-        await probes.start(place.host)
-        stack.push_async_callback(probes.close)
-        tell = stored.point if stored is not None else None
-        url = await stack.enter_async_context(serving(coordinator, identity.run_secret, door_of(identity, place), tell))
+        door, tell = door_of(identity, place), stored.point if stored is not None else None
+        url = await stack.enter_async_context(serving(coordinator, identity.run_secret, door, tell))
         beside = sign_pointer(spec.run_id, url, coordinator.epoch, identity.run_secret)
         link = CoordinatorLink(lambda: beside, identity.token, spec.ca_pem)
         await stack.enter_async_context(link)
-        presence = Presence(spec, f"{place.address}:{probes.port}", link_cap(spec), partial(startup, directory))
+        probed_at = await _probed_at(stack, door, url, spec)
+        presence = Presence(spec, probed_at, link_cap(spec), partial(startup, directory))
         present = asyncio.create_task(be_present(link, presence))
         stack.callback(present.cancel)
         trainer = TrainerProcess(coordinator, url, identity.token, directory)
@@ -109,6 +109,16 @@ def door_of(identity: Identity, place: Place) -> Door:
 
         tls = server_context(identity.certificate, identity.tls_key)
     return Door(place.host, identity.spec.coordinator_port, place.address, tls)
+
+
+async def _probed_at(stack: AsyncExitStack, door: Door, url: str, spec: NodeSpec) -> str:
+    """Return where others measure the link to this head: a rented one has no port open but the coordinator's."""
+    if door.tls is not None:
+        return urlsplit(door.url(door.address, urlsplit(url).port or 0)).netloc
+    probes = ProbeServer(link_cap(spec))
+    await probes.start(door.host)
+    stack.push_async_callback(probes.close)
+    return f"{door.address}:{probes.port}"
 
 
 def _hear(presence: Presence, interrupted: asyncio.Event, notice: Notice) -> None:

@@ -44,6 +44,7 @@ from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_publish import ConflictError
 from hexcloud.runtime.coordinator_weights import is_intact
 from hexcloud.runtime.pointer import write_pointer
+from hexcloud.runtime.probe import MAX_PAYLOAD
 
 KEEP_ALIVE_S = 75
 """Longer than any client of ours keeps an idle connection, so that none is closed under a request."""
@@ -114,6 +115,14 @@ class Routes:
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
         return FileResponse(path, media_type="application/octet-stream")
+
+    async def probe(self, request: Request) -> Response:
+        """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""
+        self._caller(request)
+        size = request.path_params["size"]
+        if size > MAX_PAYLOAD:
+            raise RefusalError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a probe has at most {MAX_PAYLOAD} bytes")
+        return Response(bytes(size), media_type="application/octet-stream")
 
     async def batch(self, request: Request) -> Response:
         """GET /batch."""
@@ -203,6 +212,7 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     for path, endpoint in (
         ("/health", routes.health),
         ("/weights/{epoch:int}/{version:int}", routes.weights),
+        ("/probe/{size:int}", routes.probe),
         ("/batch", routes.batch),
         ("/status", routes.status),
     ):

@@ -5,10 +5,12 @@ coordinator comes back somewhere else, with a higher epoch.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -27,6 +29,7 @@ from hexcloud.domain.messages import (
     WeightsManifest,
 )
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
+from hexcloud.runtime.probe import PINGS, LinkMeasure
 
 CALL_S = 10.0
 """A call without answer for this long has failed; none of ours waits on purpose."""
@@ -108,6 +111,31 @@ class CoordinatorLink:
     async def report_link(self, message: LinkReport) -> None:
         """Report a measured link."""
         await self._call("POST", "/links", message)
+
+    async def leads_to(self, address: str) -> bool:
+        """Is this `host:port` the coordinator's own?"""
+        return urlsplit(await self.url()).netloc == address
+
+    async def measure(self, size: int) -> LinkMeasure:
+        """Measure the link to the coordinator by `size` bytes of its own port: the only one open on a rented head."""
+        url = await self.url()
+        counted, began_at_s = 0, 0.0
+        try:
+            latency_s = min([await self._ping(url) for _ in range(PINGS)])
+            async with self._client.stream("GET", f"{url}/probe/{size}", extensions=BY_NAME) as response:
+                self._check(response)
+                async for piece in response.aiter_bytes(DOWNLOAD_CHUNK):
+                    # What the network had piled up with the first piece says nothing about its pace.
+                    began_at_s, counted = (began_at_s or time.monotonic()), counted + len(piece) * bool(began_at_s)
+        except httpx.HTTPError as error:
+            raise self._lost(error) from error
+        seconds = max(1e-9, time.monotonic() - began_at_s)
+        return LinkMeasure(gb_per_s=counted / seconds / 1e9, latency_ms=latency_s * 1e3)
+
+    async def _ping(self, url: str) -> float:
+        began_at_s = time.monotonic()
+        self._check(await self._client.get(f"{url}/health", extensions=BY_NAME))
+        return (time.monotonic() - began_at_s) / 2
 
     async def weights(self, manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
         """Stream a weights file from a byte offset on."""

@@ -5,6 +5,7 @@ answer costs a repetition and nothing else. What piles up while one call is out 
 """
 
 import asyncio
+from bisect import bisect_right
 from itertools import accumulate
 from typing import TypeVar
 
@@ -67,7 +68,7 @@ class Outbox:
                 await asyncio.sleep(RETRY_S)
 
     async def _deliver_some(self) -> None:
-        samples, partials = _first(self._samples), _first(self._partials)
+        samples, partials = fitting(self._samples), fitting(self._partials)
         if samples:
             await self._send_samples(samples)
             del self._samples[: len(samples)]
@@ -91,11 +92,7 @@ class Outbox:
             log.warning("partials_refused", reason=str(error), partials=len(partials))
 
 
-def _first(made: list[Made]) -> tuple[Made, ...]:
-    """Return as many as fit into one call, at least one of any."""
-    tokens = accumulate(len(one.tokens) for one in made[:MAX_PER_CALL])
-    return tuple(
-        one
-        for index, (one, sum_) in enumerate(zip(made, tokens, strict=False))
-        if not index or sum_ <= MAX_TOKENS_PER_CALL
-    )
+def fitting(made: list[Made], max_tokens: int = MAX_TOKENS_PER_CALL) -> tuple[Made, ...]:
+    """Return the first of them, as many as fit into one call: at least one of any."""
+    tokens = tuple(accumulate(len(one.tokens) for one in made[:MAX_PER_CALL]))
+    return tuple(made[: max(1, bisect_right(tokens, max_tokens))])

@@ -12,9 +12,13 @@ log = structlog.get_logger()
 
 
 async def probe_and_report(link: CoordinatorLink, node_id: NodeId, target: str, cap: LinkCap) -> None:
-    """Probe `host:port` and tell the coordinator; a failure is logged, and the coordinator orders it again."""
+    """Probe `host:port` and tell the coordinator; a failure is logged, and the coordinator orders it again.
+
+    The coordinator's own address is probed over the line to it, as a rented head has no other port open.
+    """
+    size = payload_bytes(cap.bucket.bytes_per_s)
     try:
-        found = await probe(target, payload_bytes(cap.bucket.bytes_per_s), cap)
+        found = await link.measure(size) if await link.leads_to(target) else await probe(target, size, cap)
         await link.report_link(
             LinkReport(node_id=node_id, target=target, gb_per_s=found.gb_per_s, latency_ms=found.latency_ms)
         )

@@ -19,9 +19,10 @@ _POLL_TIMEOUT_S = 60.0
 class TrainerLink:
     """HTTP with the node's token. Calls raise EngineError when the coordinator refuses or is gone."""
 
-    def __init__(self, url: str, token: str, ca_pem: str = "") -> None:
+    def __init__(self, url: str, token: str, ca_pem: str = "", patience_s: float = _PATIENCE_S) -> None:
         """`ca_pem` is the run's authority. Raises EngineError for an address to which a token must not be sent."""
         require_private(url)
+        self._patience_s = patience_s
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(
             base_url=url, headers=headers, timeout=_POLL_TIMEOUT_S, trust_env=False, verify=trusted_by(ca_pem)
@@ -49,7 +50,7 @@ class TrainerLink:
 
     def _call(self, method: str, path: str, body: Frozen | None = None) -> httpx.Response:
         content = None if body is None else body.model_dump_json()
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while True:
             try:
                 response = self._http.request(

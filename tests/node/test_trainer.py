@@ -1,8 +1,17 @@
 from pathlib import Path
 
-from hexcloud.node.trainer import start_of
+import pytest
+
+from hexcloud.adapters.certificates import RunAuthority
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.plan import Role
+from hexcloud.node.address import Place
+from hexcloud.node.identity import Identity
+from hexcloud.node.trainer import door_of, start_of
 from hexcloud.runtime.checkpoint_index import checkpoint_path, write_manifest
 from hexcloud.runtime.coordinator import Start
+from tests.node.conftest import MakeSpec
 
 
 def write_checkpoint(run_dir: Path, epoch: int, version: int) -> Path:
@@ -38,3 +47,32 @@ def test_the_epoch_of_a_torn_checkpoint_is_not_taken_again(tmp_path: Path) -> No
 def test_a_run_whose_checkpoints_are_all_torn_begins_anew_in_a_new_epoch(tmp_path: Path) -> None:
     (write_checkpoint(tmp_path, 0, 20) / "state").write_bytes(b"torn")
     assert start_of(tmp_path) == Start(epoch=1, version=0)
+
+
+def head_of(make_spec: MakeSpec, tls_key: str = "", certificate: str = "") -> Identity:
+    spec = make_spec(Role.TRAINER).model_copy(update={"coordinator_port": 8477})
+    return Identity(spec, "head-token", "secret", "controller-token", tls_key, certificate)
+
+
+def test_a_head_on_this_machine_needs_no_certificate(make_spec: MakeSpec) -> None:
+    door = door_of(head_of(make_spec), Place("127.0.0.1", "127.0.0.1", "127.0.0.1"))
+    assert (door.host, door.port, door.tls) == ("127.0.0.1", 8477, None)
+
+
+def test_a_head_that_others_dial_does_not_start_without_one(make_spec: MakeSpec) -> None:
+    with pytest.raises(ConfigError, match="only with a certificate"):
+        door_of(head_of(make_spec), Place("0.0.0.0", "203.0.113.7", "10.0.0.6"))
+
+
+def test_a_head_that_others_dial_proves_itself(make_spec: MakeSpec) -> None:
+    authority = RunAuthority(b"k" * 32, 1_790_000_000.0)
+    head = NodeId("run.trainer.0")
+    identity = head_of(make_spec, authority.private_key(head), authority.certificate(head))
+    door = door_of(identity, Place("0.0.0.0", "203.0.113.7", "10.0.0.6"))
+    assert door.tls is not None
+    assert door.url(door.address, door.port) == "https://203.0.113.7:8477"
+    with pytest.raises(ConfigError, match="do not belong together"):
+        door_of(
+            head_of(make_spec, authority.private_key(NodeId("another")), identity.certificate),
+            Place("0.0.0.0", "203.0.113.7", "10.0.0.6"),
+        )

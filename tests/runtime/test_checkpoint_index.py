@@ -10,6 +10,7 @@ from hexcloud.runtime.checkpoint_index import (
     newest_checkpoint,
     next_epoch,
     prune_checkpoints,
+    reserve_epochs,
     set_aside_torn,
     write_manifest,
 )
@@ -102,3 +103,11 @@ def test_only_a_torn_checkpoint_gives_up_its_name(tmp_path: Path) -> None:
         assert whole.exists() and not torn.exists()
         put(tmp_path, 0, 40)
     assert (tmp_path / "checkpoints" / ".torn-0-40" / "shards" / "0").read_text() == "other"
+
+
+def test_epochs_of_earlier_machines_are_left_to_them(tmp_path: Path) -> None:
+    reserve_epochs(tmp_path, 8)
+    assert next_epoch(tmp_path) == 8
+    assert newest_checkpoint(tmp_path) is None
+    put(tmp_path, 8, 20)
+    assert next_epoch(tmp_path) == 9

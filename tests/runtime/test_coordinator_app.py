@@ -173,6 +173,7 @@ def test_weights_come_whole_in_part_and_not_at_all(tell: Callable[[Story], None]
 
 ROUTES = [
     ("GET", "/weights/0/0"),
+    ("GET", "/probe/1"),
     ("GET", "/batch"),
     ("GET", "/status"),
     *(

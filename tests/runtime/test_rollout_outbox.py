@@ -1,15 +1,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.generation import FinishKind, Generation
-from hexcloud.domain.lease import Lease
-from hexcloud.domain.messages import Admit, LeaseRequest, Register
+from hexcloud.domain.lease import Lease, LeaseId
+from hexcloud.domain.messages import Admit, LeaseRequest, Partial, Register
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
-from hexcloud.runtime.rollout_outbox import Outbox
+from hexcloud.runtime.rollout_outbox import MAX_PER_CALL, Outbox, fitting
 from hexcloud.runtime.rollout_work import partial, sample
 from hexcloud.runtime.tasks import EOS_ID, SORT_DIGITS
 
@@ -102,3 +105,19 @@ def test_a_revoked_node_keeps_what_it_cannot_deliver(tell_rollout: Callable[[Sto
         delivering.cancel()
 
     tell_rollout(story)
+
+
+@given(st.lists(st.integers(0, 9), max_size=MAX_PER_CALL + 9), st.integers(0, 60))
+def test_what_leaves_in_one_call_is_bounded_and_never_nothing(lengths: list[int], max_tokens: int) -> None:
+    made = [
+        Partial(lease=LeaseId(str(index)), attempt=0, tokens=(7,) * length, logprobs=(), versions=())
+        for index, length in enumerate(lengths)
+    ]
+    left, calls = made, []
+    while left:
+        calls.append(fitting(left, max_tokens))
+        left = left[len(calls[-1]) :]
+    assert [one for call in calls for one in call] == made
+    for call in calls:
+        assert 1 <= len(call) <= MAX_PER_CALL
+        assert len(call) == 1 or sum(len(one.tokens) for one in call) <= max_tokens

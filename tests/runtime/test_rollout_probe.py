@@ -1,11 +1,13 @@
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Register
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
-from hexcloud.runtime.probe import LinkCap, ProbeServer
-from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.probe import MAX_PAYLOAD, LinkCap, ProbeServer
+from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError
 from hexcloud.runtime.rollout_probe import probe_and_report
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
@@ -31,5 +33,22 @@ def test_a_peer_that_is_gone_is_no_error_and_no_measurement(tell_rollout: Callab
     async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
         await probe_and_report(link, NODE, "127.0.0.1:1", LinkCap())
         assert coordinator.view().links == ()
+
+    tell_rollout(story)
+
+
+def test_a_head_whose_only_port_is_the_coordinators_is_measured_over_it(
+    tell_rollout: Callable[[Story], None],
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
+        target = (await link.url()).removeprefix("http://")
+        await probe_and_report(link, NODE, target, LinkCap())
+        (measured,) = coordinator.view().links
+        assert (measured.node_id, measured.target) == (NODE, target)
+        assert 0.0 < measured.latency_ms < 1000.0
+        assert measured.gb_per_s > 0.001
+        with pytest.raises(RefusedError):
+            await link.measure(MAX_PAYLOAD + 1)
 
     tell_rollout(story)

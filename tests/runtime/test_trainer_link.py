@@ -80,8 +80,7 @@ def test_the_token_goes_nowhere_beyond_this_machine_without_tls(url: str) -> Non
         TrainerLink(url, "token")
 
 
-def test_a_coordinator_of_another_run_is_not_spoken_to(monkeypatch: pytest.MonkeyPatch, server: HTTPServer) -> None:
-    monkeypatch.setattr("hexcloud.runtime.trainer_link._PATIENCE_S", 0.1)
+def test_a_coordinator_of_another_run_is_not_spoken_to(server: HTTPServer) -> None:
     mine, other = RunAuthority(b"k" * 32, 1_790_000_000.0), RunAuthority(b"x" * 32, 1_790_000_000.0)
     head = NodeId("run.trainer-0.0")
     context = server_context(mine.certificate(head), mine.private_key(head))
@@ -90,7 +89,7 @@ def test_a_coordinator_of_another_run_is_not_spoken_to(monkeypatch: pytest.Monke
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     url = f"https://127.0.0.1:{server.server_address[1]}"
-    trusting, doubting = TrainerLink(url, "token", mine.ca_pem), TrainerLink(url, "token", other.ca_pem)
+    trusting, doubting = TrainerLink(url, "token", mine.ca_pem), TrainerLink(url, "token", other.ca_pem, patience_s=0.1)
     assert trusting.batch() == Batch(version=3)
     with pytest.raises(EngineError, match="CERTIFICATE_VERIFY_FAILED"):
         doubting.batch()

@@ -39,6 +39,7 @@ class Billed(NamedTuple):
     instance_type: str
     zone: str
     is_spot: bool
+    launched_at_s: float
     seconds: float
     """From launch to termination, or to now."""
     is_running: bool
@@ -273,6 +274,7 @@ def _billed(instance: Mapping[str, Any]) -> Billed:
         instance["InstanceType"],
         instance["Placement"]["AvailabilityZone"],
         instance.get("InstanceLifecycle") == "spot",
+        instance["LaunchTime"].timestamp(),
         (ended_at - instance["LaunchTime"]).total_seconds(),
         is_running,
         {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])},

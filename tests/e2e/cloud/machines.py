@@ -22,12 +22,15 @@ import boto3
 import yaml
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud import metadata
 from tests.e2e.cloud.network import METADATA
 
 HERE = Path(__file__).parent
+FAILURES = (BotoCoreError, ClientError, ResponseParserError, OSError, subprocess.SubprocessError, RuntimeError)
+"""Of one turn: the next one tries again."""
 POLL_S = 0.5
 FIRST_PROCESS_S = 5.0
 
@@ -178,7 +181,7 @@ def main(argv: list[str]) -> None:
     while True:
         try:
             machines.turn()
-        except (BotoCoreError, ClientError, OSError, subprocess.SubprocessError, RuntimeError) as error:
+        except FAILURES as error:
             say(error=repr(error))
         time.sleep(POLL_S)
 

@@ -1,0 +1,120 @@
+"""`hexcloud up --provider skypilot` over two regions: losses, refusals and a price shift, and nothing left behind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from hexcloud.adapters.provisioners.naming import node_ids
+from hexcloud.domain.fleet import RunId
+from tests.e2e.cloud.bed import Bed
+from tests.e2e.cloud.renter import Renter
+
+pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1500)]
+
+SINCE = "2026-01-01T00:00:00+00:00"
+DEAR = {"g6.xlarge": 0.72, "g5.xlarge": 0.90, "g6.12xlarge": 4.1, "g5.12xlarge": 5.1}
+EAST, WEST, WEST_TOO = ("g6.xlarge", "us-east-1a"), ("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b")
+CHEAP = {EAST: 0.30, WEST: 0.32, WEST_TOO: 0.36}
+ZONES = {"us-east-1": "abcdef", "us-west-2": "abcd"}
+CHECKPOINT_EVERY = 5
+POLL_S = 10.0
+"""Seconds between two looks of the controller at the cloud, with the time that such a look takes on two busy cores."""
+
+
+def prices(cheap: Mapping[tuple[str, str], float]) -> dict[str, list[list[Any]]]:
+    """Return what every zone asks: DEAR, but for some."""
+    zones = {region: [f"{region}{letter}" for letter in letters] for region, letters in ZONES.items()}
+    return {
+        region: [[kind, zone, SINCE, cheap.get((kind, zone), usd)] for kind, usd in DEAR.items() for zone in names]
+        for region, names in zones.items()
+    }
+
+
+def where(instance: Mapping[str, Any]) -> tuple[str, str]:
+    return instance["InstanceType"], instance["Placement"]["AvailabilityZone"]
+
+
+@pytest.fixture
+def cheap_bed(bed: Bed) -> Bed:
+    bed.scenario.update(spot_prices=prices(CHEAP))
+    return bed
+
+
+def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(cheap_bed: Bed) -> None:
+    bed = cheap_bed
+    # Long responses make a step rare, and so the weights' way between regions cheap: two regions are worth it.
+    renter = Renter(bed, "two-regions", response_tokens=12000)
+    renter.starts()
+    renter.waits("three machines", lambda: len(bed.running()) == 3, 300)
+    assert sorted(where(one) for one in bed.running()) == sorted([EAST, EAST, WEST])
+    renter.waits_for_step(20)
+
+    (lost,) = [one for one in renter.nodes("rollout") if where(one) == WEST]
+    bed.scenario.update(no_capacity=[{"zone": WEST[1]}, {"zone": WEST_TOO[1]}])
+    bed.terminate(lost["InstanceId"])
+    renter.waits("the loss is noticed", lambda: len(renter.events("node_lost")) == 1, 120)
+    renter.waits("a replacement", lambda: len(renter.nodes("rollout")) == 2, 300)
+    assert all(where(one)[1] not in (WEST[1], WEST_TOO[1]) for one in bed.running())
+    assert bed.scenario.calls(launch="refused"), "the zones were asked before the run went elsewhere"
+
+    (kept,) = [one for one in renter.nodes("rollout") if where(one) == EAST]
+    bed.scenario.update(spot_prices=prices({**CHEAP, EAST: 0.70, ("g6.xlarge", "us-east-1b"): 0.30}))
+    renter.waits("a move", lambda: any(row["verdict"] == "moved" for row in moves(renter, "price")), 300)
+    renter.waits("the old one is gone", lambda: kept["InstanceId"] not in ids(bed), 300)
+
+    step = int(renter.status()["step"])
+    renter.waits_for_step(step + 20)
+    renter.is_downed()
+    renter.ends()
+    report = renter.asks("report")
+    assert report["max_staleness"] <= report["eta"]
+    assert report["nodes_left"] == 0 and bed.running() == []
+    assert_the_book_is_ec2_s(renter, report["run"])
+
+
+def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(cheap_bed: Bed) -> None:
+    bed = cheap_bed
+    renter = Renter(bed, "trainer-lost")
+    renter.starts()
+    renter.waits_for_step(CHECKPOINT_EVERY + 1)
+    (trainer,) = renter.nodes("trainer")
+    before = int(renter.status()["step"])
+    bed.scenario.update(no_capacity=[{"zone": where(trainer)[1]}])
+    bed.terminate(trainer["InstanceId"])
+    renter.waits("the loss is noticed", lambda: renter.events("node_lost") != [], 120)
+    renter.waits("another trainer", lambda: renter.nodes("trainer") != [], 300)
+    (successor,) = renter.nodes("trainer")
+    assert where(successor)[1] != where(trainer)[1]
+    took_s = renter.waits_for_step(before + 1)
+    resumed = [event for event in renter.events() if "resum" in event["text"] or event["kind"] == "recovered"]
+    assert resumed, f"nothing says how long it took ({took_s:.0f} s by the test's own watch)"
+    renter.is_downed()
+    renter.ends()
+    report = renter.asks("report")
+    assert report["max_staleness"] <= report["eta"]
+    assert report["nodes_left"] == 0 and bed.running() == []
+    assert_the_book_is_ec2_s(renter, report["run"])
+
+
+def ids(bed: Bed) -> set[str]:
+    return {instance["InstanceId"] for instance in bed.running()}
+
+
+def moves(renter: Renter, trigger: str) -> list[Mapping[str, Any]]:
+    return [row for row in renter.asks("report")["replans"] if row["trigger"] == trigger]
+
+
+def assert_the_book_is_ec2_s(renter: Renter, run: str) -> None:
+    """Every machine that EC2 billed is in the run's ledger, for its time and at most one poll more."""
+    book = renter.ledger()
+    billed = {}
+    for machine in renter.bed.billed():
+        if machine.tags.get("hexcloud-run") == run:
+            (node,) = node_ids(RunId(run), machine.tags)
+            billed[node] = machine.seconds
+    assert set(billed) <= set(book), "a machine was forgotten by the ledger"
+    for node, seconds in billed.items():
+        assert seconds - 1.0 <= book[node] <= seconds + POLL_S, (
+            f"{node}: EC2 {seconds:.0f} s, ledger {book[node]:.0f} s"
+        )
