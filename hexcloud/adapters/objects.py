@@ -5,6 +5,7 @@ GOOGLE_SERVICE_ACCOUNT_KEY, GOOGLE_APPLICATION_CREDENTIALS) or from the machine'
 AWS SDK finds them, when it is installed. They never show in a message.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -147,8 +148,18 @@ def _client_options() -> Any:
 
 def _is_http_endpoint() -> bool:
     """A user who names an http endpoint (a store of their own, an emulator) means it."""
-    endpoints = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+    endpoints = [os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")]
+    endpoints.append(_google_endpoint(os.environ.get("GOOGLE_SERVICE_ACCOUNT_KEY", "")))
     return any(endpoint.startswith("http://") for endpoint in endpoints)
+
+
+def _google_endpoint(key: str) -> str:
+    """Return the endpoint in a service account's key, where the library looks for an emulator's."""
+    try:
+        said = json.loads(key or "{}")
+    except ValueError:
+        return ""
+    return str(said.get("gcs_base_url", "")) if isinstance(said, dict) else ""
 
 
 def _said(error: Exception, what: str) -> StoreError:

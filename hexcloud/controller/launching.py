@@ -86,6 +86,9 @@ class Launching:
             now = Phase(phase, wall_s - Patience(hands.ports.timing, hands.memory).asked_s(first, hands.seen))
         elif phase and phase != now.name:
             now = Phase(phase, wall_s if now.name else now.since)
+        if phase and hands.memory.phases.get(first.id) != now:
+            text = f"{first.slot} on {first.offer_id}: {phase}"
+            hands.journal.say("launch_phase", text, node=first.id, phase=phase)
         hands.memory.phases[first.id] = now
         bound_s = hands.ports.timing.bound_s(now.name)
         if wall_s - now.since <= bound_s:

@@ -30,7 +30,7 @@ from hexcloud.domain.stored import (
 )
 from hexcloud.node.restore import Claim
 from hexcloud.ports import Objects
-from hexcloud.runtime.checkpoint_index import KEPT, newest_checkpoint
+from hexcloud.runtime.checkpoint_index import KEPT, CheckpointInfo, newest_checkpoint
 
 METRICS_S = 5.0
 """The file of metrics is stored whole: not more often than this, and less often as it grows."""
@@ -89,9 +89,12 @@ class Mirror:
             self._require_claim()
             self._objects.put(POINTER_FILE, pointer.model_dump_json().encode())
             self._pointer = None if self._pointer is pointer else self._pointer
-        self._store_checkpoint()
-        if at_once or self.is_over or self._clock() >= self._metrics_due_s:
+        found = self._new_checkpoint()
+        # A step that the checkpoint holds has its row in the store before: what a run goes on from is told whole.
+        if found or at_once or self.is_over or self._clock() >= self._metrics_due_s:
             self._store_metrics()
+        if found:
+            self._store_checkpoint(found)
         if self.is_over and not self.is_delivered:
             self._require_claim()
             if self._has.output.is_dir():
@@ -102,11 +105,12 @@ class Mirror:
         if max(epochs_of(self._objects.list(HEADS)), default=-1) > self._has.claim.epoch:
             raise SupersededError(f"another head has the run since epoch {self._has.claim.epoch}")
 
-    def _store_checkpoint(self) -> None:
+    def _new_checkpoint(self) -> CheckpointInfo | None:
         found = newest_checkpoint(self._has.run_dir)
-        name = CheckpointName(found.epoch, found.version) if found else self._checkpoint
-        if found is None or name <= self._checkpoint:
-            return
+        return found if found and CheckpointName(found.epoch, found.version) > self._checkpoint else None
+
+    def _store_checkpoint(self, found: CheckpointInfo) -> None:
+        name = CheckpointName(found.epoch, found.version)
         self._require_claim()
         # Links outlive the trainer's own pruning, which does not wait for a slow store.
         held = self._has.run_dir / ".storing"

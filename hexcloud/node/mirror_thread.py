@@ -49,8 +49,10 @@ class MirrorThread:
         threading.Thread(target=self._run, name="mirror", daemon=True).start()
 
     def stop(self) -> None:
-        """Begin no further round."""
-        self._is_stopped = True
+        """Begin no further round; nobody waits for one any more."""
+        with self._turned:
+            self._is_stopped = True
+            self._turned.notify_all()
         self._woken.set()
 
     def catch_up(self, within_s: float) -> bool:
@@ -59,7 +61,8 @@ class MirrorThread:
             ticket = self._begun + 1  # the round that goes on may have looked already
             self._is_asked = True
             self._woken.set()
-            return self._turned.wait_for(lambda: self._ended >= ticket, within_s)
+            self._turned.wait_for(lambda: self._ended >= ticket or self._is_stopped, within_s)
+            return self._ended >= ticket
 
     def _run(self) -> None:
         try:
@@ -70,6 +73,7 @@ class MirrorThread:
                     self._woken.wait(self._pause_s or self._look_s)
         except SupersededError as error:
             log.error("superseded", reason=str(error))
+            self.stop()
             self._tidings.superseded()
 
     def _turn(self) -> None:

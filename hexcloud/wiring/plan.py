@@ -70,7 +70,7 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
         "target_samples_per_s": parse_target(asked, workload) if asked else policy.target_samples_per_s,
         "max_usd_per_hour": cap,
         "budget_usd": spec.budget or policy.budget_usd,
-        "clouds": spec.cloud or policy.clouds,
+        "clouds": rented_clouds(spec, spec.cloud or policy.clouds),
         "replan": spec.replan or policy.replan,
     }
     if policy.objective is Objective.BUDGET_RUN:
@@ -126,7 +126,6 @@ def run_input(spec: RunSpec) -> PlanInput:
 
     workload = workload_of(spec)
     policy = policy_of(spec, workload).model_copy(update={"max_gang_nodes": MAX_GANG_NODES})
-    policy = policy.model_copy(update={"clouds": rented_clouds(spec, policy.clouds)})
     require_runnable(spec, policy)
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)

@@ -66,13 +66,14 @@ def rented_clouds(spec: RunSpec, wanted: tuple[str, ...]) -> tuple[str, ...]:
     """Return the clouds whose offers a run can rent, of those it wants (none: all). Raises ConfigError."""
     if not spec.is_real:
         return wanted
+    kept = tuple(cloud for cloud in RENTED_CLOUDS if cloud in wanted or not wanted)
     refused = [cloud for cloud in wanted if cloud not in RENTED_CLOUDS]
-    if refused and spec.cloud:
+    if refused and (spec.cloud or not kept):
         raise ConfigError(
             f"cloud: provider {spec.provider} does not rent on {', '.join(refused)}: machines there could not be found "
             f"again by their tags; it rents on {', '.join(RENTED_CLOUDS)}"
         )
-    return tuple(cloud for cloud in RENTED_CLOUDS if cloud in wanted) if wanted else RENTED_CLOUDS
+    return kept
 
 
 def timing_of(run: RunRecord) -> "Timing":

@@ -1,5 +1,6 @@
 """The same laws on a folder and on S3 over HTTP (moto)."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -153,3 +154,20 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be opened"):
         Bucket(f"file://{tmp_path}/file/store")
+
+
+def test_a_broken_key_of_google_is_said_without_repeating_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "GOOGLE_SERVICE_ACCOUNT_KEY", '{"client_email": "a", "private_key": "hush", "private_key_id": "b"}'
+    )
+    with pytest.raises(ConfigError, match="gs://runs/main-1 cannot be opened") as caught:
+        Bucket("gs://runs/main-1")
+    assert "hush" not in str(caught.value)
+
+
+def test_a_google_store_that_is_away_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = {"gcs_base_url": "http://127.0.0.1:1", "disable_oauth": True, "client_email": "", "private_key": ""}
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps(key | {"private_key_id": ""}))
+    with pytest.raises(StoreError, match="gs://runs/main-1: cannot read x: ") as caught:
+        Bucket("gs://runs/main-1").get("x")
+    assert "\n" not in str(caught.value)

@@ -114,6 +114,8 @@ def test_a_launch_on_its_way_is_asked_again_until_it_is_through_also_by_the_next
     sim = Simulation(POLICY, Script(habits=Habits(provision_s=60.0, setup_s=120.0)))
     turns(sim, controller_of(sim), 20)
     assert {node.status for node in nodes(sim)} == {NodeStatus.REQUESTED}
+    phases = [(event.node, event.fields["phase"]) for event in events(sim, "launch_phase")]
+    assert phases == [(node.id, phase) for phase in ("provision", "setup") for node in nodes(sim)]
     turns(sim, controller_of(sim), 60)
     assert [node.status for node in nodes(sim)] == [NodeStatus.READY] * 3
     assert len(sim.cloud.machines) == 3

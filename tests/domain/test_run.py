@@ -25,3 +25,20 @@ def test_a_target_may_be_a_number(target: object, kept: str) -> None:
 def test_a_target_is_not_yes_or_no() -> None:
     with pytest.raises(ValidationError):
         RunSpec.model_validate({"target": True})
+
+
+def test_real_machines_have_no_trace_unless_one_is_asked_for() -> None:
+    assert RunSpec().trace == "demo"
+    assert RunSpec(provider="skypilot").trace is None
+    assert RunSpec.model_validate({"provider": "skypilot", "trace": "calm"}).trace == "calm", (
+        "so that it can be refused"
+    )
+    stored = RunSpec(provider="skypilot").model_dump_json()
+    assert RunSpec.model_validate_json(stored).trace is None
+
+
+@pytest.mark.parametrize("name", ["TOKEN=hunter2", "two words", "", "1ST"])
+def test_variables_are_named_and_never_given(name: str) -> None:
+    with pytest.raises(ValidationError, match="only names of environment variables"):
+        RunSpec(pass_env=(name,))
+    assert RunSpec(pass_env=("AWS_ENDPOINT_URL", "_x1")).pass_env == ("AWS_ENDPOINT_URL", "_x1")

@@ -1,4 +1,5 @@
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,20 @@ def test_whole_rows_of_metrics_are_stored_now_and_then(head: Head) -> None:
     head.now_s += 6.0
     head.mirror.bring_up(at_once=False)
     assert head.bucket.get(metrics_object(0)) == b'{"version": 1}\n{"version": 2}\n'
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_no_checkpoint_is_stored_whose_steps_have_no_rows(head: Head, writes: int) -> None:
+    (head.run_dir / "metrics.jsonl").write_text('{"version": 1}\n')
+    head.mirror.bring_up(at_once=False)
+    (head.run_dir / "metrics.jsonl").write_text('{"version": 1}\n{"version": 2}\n')
+    made(head.run_dir, 0, 2)
+    head.bucket.writes_left = writes
+    with suppress(StoreError):
+        head.mirror.bring_up(at_once=False)
+    rows = head.bucket.get(metrics_object(0)) or b""
+    assert not head.checkpoints() or rows.count(b"\n") == 2
+    assert bool(head.checkpoints()) is (writes == 4)
 
 
 def test_the_result_is_stored_last_and_only_when_the_trainer_has_written_it(head: Head) -> None:

@@ -100,6 +100,9 @@ def test_the_end_and_the_loss_of_the_run_are_told(head: Head, thread_of: Start) 
     made(head.run_dir, 0, 20)
     assert heard.superseded.wait(5.0)
     assert head.checkpoints() == []
+    began = time.monotonic()
+    assert not thread.catch_up(within_s=30.0), "nobody waits for a head that lost the run"
+    assert time.monotonic() - began < 5.0
 
 
 def test_nothing_is_stored_any_more_once_it_is_told_to_stop(head: Head, thread_of: Start) -> None:

@@ -5,7 +5,7 @@ from hexcloud.domain.fleet import FleetState, MeasuredLink
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import SlotName
-from hexcloud.planner.links import link_graph, speed
+from hexcloud.planner.links import NO_LINK_GB_PER_S, link_graph, speed
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -41,3 +41,11 @@ def test_a_measured_link_wins_over_the_forecast_and_its_slower_direction_counts(
     fleet = FleetState(links=(measured("a", "b", 70.0), measured("b", "a", 60.0), measured("a", "gone", 1.0)))
     links = link_graph(machines, make_market(), fleet)
     assert speed(links, SlotName("a"), SlotName("b")) == 60.0
+
+
+def test_machines_that_cannot_reach_each_other_have_no_edge(make_market: MakeMarket, make_offer: MakeOffer) -> None:
+    machines = {SlotName(name): make_offer("big8") for name in "abc"}
+    links = link_graph(machines, make_market(), FleetState(links=(measured("a", "b", 0.0),)))
+    assert not links.has_edge(SlotName("a"), SlotName("b"))
+    assert speed(links, SlotName("a"), SlotName("b")) == NO_LINK_GB_PER_S
+    assert speed(links, SlotName("a"), SlotName("c")) == 50.0

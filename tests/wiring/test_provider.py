@@ -53,6 +53,15 @@ def test_what_is_missing_is_said_with_its_field_and_the_mend(
         wiring.run_input(real.model_copy(update=change))
 
 
+def test_a_policy_that_leaves_no_cloud_to_rent_on_does_not_mean_every_cloud(real: RunSpec, tmp_path: Path) -> None:
+    policy = tmp_path / "mine.yaml"
+    policy.write_text("clouds: [nebius]\n")
+    with pytest.raises(ConfigError, match="does not rent on nebius"):
+        wiring.run_input(real.model_copy(update={"policy": str(policy)}))
+    policy.write_text("clouds: [nebius, aws]\n")
+    assert wiring.run_input(real.model_copy(update={"policy": str(policy)})).policy.clouds == ("aws",)
+
+
 def test_without_skypilot_the_message_says_what_to_install(real: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sky", None)
     with pytest.raises(ConfigError, match=r"not installed here \(sky\): pip install 'hexcloud\[cloud\]'"):

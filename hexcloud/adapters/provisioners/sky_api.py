@@ -11,8 +11,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ START_S = 120.0
 """The API server took 6 s to start on an idle machine, 20 s on a busy one."""
 CANCEL_S = 20.0
 LAST_LINES = 20
+LAST_WORDS_S = 15.0
 _PROGRESS = {
     "PENDING": Progress.WAITING,
     "WAITING": Progress.WAITING,
@@ -122,13 +124,16 @@ class SkyApi:
         return JobState.SILENT if state is None else _JOBS.get(state.value, JobState.SILENT)
 
     def last_words(self, cluster: str, job: int | None) -> str:
-        """See `SkyCalls.last_words`."""
-        log = io.StringIO()
-        try:
-            with _answered():
-                self._sdk.tail_logs(cluster, job, follow=False, tail=LAST_LINES, output_stream=log)
-        except UnknownProvisionError:
-            return ""
+        """See `SkyCalls.last_words`. SkyPilot may never come back from this one, so it is not waited for for long."""
+        sdk, log = self._sdk, io.StringIO()
+
+        def read() -> None:
+            with suppress(UnknownProvisionError, RateLimitError), _answered():
+                sdk.tail_logs(cluster, job, follow=False, tail=LAST_LINES, output_stream=log)
+
+        reading = Thread(target=read, daemon=True)
+        reading.start()
+        reading.join(LAST_WORDS_S)
         return log.getvalue()
 
     def cancel(self, request: str) -> None:

@@ -220,6 +220,18 @@ def test_files_stay_in_the_nodes_directory(
     assert not (tmp_path / "nodes" / "escape").exists()
 
 
+def test_a_gang_starts_in_one_call_and_one_bad_member_starts_none(
+    provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path
+) -> None:
+    bad = shell(SLEEPER).model_copy(update={"files": {"../escape": ""}})
+    with pytest.raises(UnknownProvisionError, match="plain file name"):
+        provisioner.launch(nodes[:2], offer, (shell(SLEEPER), bad))
+    assert alive(tmp_path, nodes[0]) == alive(tmp_path, nodes[1]) == []
+    provisioner.launch(nodes, offer, (shell(SLEEPER),) * 3)
+    assert until(lambda: all(began(tmp_path, node) for node in nodes))
+    assert provisioner.list_nodes(RUN) == tuple(node.id for node in nodes)
+
+
 def test_a_folder_that_cannot_be_made_is_a_provision_error(tmp_path: Path, clock: Any) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnknownProvisionError):

@@ -94,7 +94,7 @@ def test_an_installation_that_lost_a_file_is_refused(installed: Path, tmp_path: 
         lost.write_bytes(kept)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a build tool is expected where CI runs")
+@pytest.mark.slow
 def test_hatchling_puts_the_same_package_into_its_wheel(wheel: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)

@@ -1,0 +1,17 @@
+"""Tell when the bucket in which the run's machines meet is away, and when it is back. Training goes on meanwhile."""
+
+from hexcloud.controller.hands import Hands
+
+AWAY, BACK = "bucket_away", "bucket_back"
+
+
+def tell_of_bucket(hands: Hands) -> None:
+    """Write one event for each change, by the view of the turn before; also across a restart of the controller."""
+    now, before = hands.seen.view, hands.ports.store.view(hands.seen.run.id)
+    if now is None or (before is not None and bool(before.store_trouble) == bool(now.store_trouble)):
+        return
+    if now.store_trouble:
+        kept = f"the newest checkpoint there is of step {now.checkpoint_version}"
+        hands.journal.say(AWAY, f"{now.store_trouble}; {kept}", version=now.checkpoint_version)
+    elif before is not None:
+        hands.journal.say(BACK, "checkpoints are stored again", version=now.checkpoint_version)
