@@ -82,8 +82,8 @@ def _full_quotas(problem: Problem, machines: Counter[OfferId]) -> list[str]:
 
 
 def _is_spot_full(rules: RuleModel, held: Held) -> bool:
-    problem, target = rules.problem, rules.choice.samples_per_s
-    rates = [(rules.offer(column).tenure, problem.rate(column, target), count) for column, count in held]
+    problem = rules.problem
+    rates = [(rules.offer(column).tenure, problem.full_rate(column), count) for column, count in held]
     spot = [(rate, count) for tenure, rate, count in rates if tenure is Tenure.SPOT]
     more = min((rate for rate, _ in spot), default=0.0)
     share = problem.policy.max_spot_share

@@ -16,9 +16,9 @@ from hexcloud.planner.milp import Term, Variable
 from hexcloud.planner.rules import UNNAMED, Choice, RuleModel, by_offer, ones
 
 
-def build(choice: Choice, *, elastic: bool = False) -> RuleModel:
+def build(choice: Choice) -> RuleModel:
     """Return the model of a choice with all its rules."""
-    rules = RuleModel(choice, elastic=elastic)
+    rules = RuleModel(choice)
     _add_starts(rules)
     _add_rates(rules)
     _add_trainer(rules)
@@ -120,7 +120,7 @@ def _add_counts(rules: RuleModel) -> None:
     problem, workload = rules.problem, rules.problem.workload
     held = _held(rules)
     for name, machines in held.items():
-        if rules.elastic or len(machines) > 1:  # the variable's own bound is enough for one
+        if len(machines) > 1:  # the variable's own bound is enough for one
             rules.limit(f"stock[{name}]", machines, upper=problem.stock[name])
     for key, left in sorted(problem.quotas.items()):
         drawn = [
@@ -146,8 +146,6 @@ def _add_counts(rules: RuleModel) -> None:
 
 def _add_risk(rules: RuleModel) -> None:
     """Price the loss of a spot gang: a share of the whole rent, as the whole fleet waits for it."""
-    if rules.elastic:
-        return
     problem = rules.problem
     by_share: dict[float, list[Variable]] = defaultdict(list)
     for gang, variable in rules.gangs:

@@ -1,4 +1,4 @@
-"""rules: a model in the making that knows what its variables mean and cost, and which limits may give way."""
+"""rules: a model in the making that knows what its variables mean and cost."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ UNNAMED = ""
 """Rows that only define a variable: they are no rule and never reported."""
 
 _MANY = 1e4
-"""Machines of one offer that no elastic plan exceeds."""
+"""Machines of one column that no plan exceeds."""
 
 Machines = tuple[tuple[RolloutColumn, Variable], ...]
 
@@ -57,18 +57,16 @@ class Bill:
 
 
 class RuleModel:
-    """A model with its bills. `elastic` lets every limit be broken, and minimises by how much instead of dollars."""
+    """A model with its bills."""
 
-    def __init__(self, choice: Choice, *, elastic: bool = False) -> None:
+    def __init__(self, choice: Choice) -> None:
         self.problem = choice.useful.problem
         self.choice = choice
-        self.elastic = elastic
         self.useful = choice.useful
         self.model = Model()
-        self.slacks: list[tuple[str, Variable]] = []
         self.rent, self.egress, self.one_off, self.risk = Bill(), Bill(), Bill(), Bill()
         self.pace = self._pace()
-        self.most = [_MANY] * len(choice.rollout) if elastic else self.of(self.useful.most)
+        self.most = self.of(self.useful.most)
         columns = [self.useful.column(row) for row in choice.rollout]
         self.rollout: Machines = tuple(zip(columns, map(self._machines, columns, self.most), strict=True))
         self.gangs = tuple((gang, self._gang(gang)) for gang in choice.gangs)
@@ -81,7 +79,7 @@ class RuleModel:
     def charge(self, bill: Bill, variable: Variable, usd_per_hour: float) -> None:
         """Put a variable's price on a bill."""
         bill.terms.append((variable, usd_per_hour))
-        if not self.elastic and (self.pace is None or self.choice.usd_per_sample_s is not None):
+        if self.pace is None or self.choice.usd_per_sample_s is not None:
             self.model.add_cost(variable, usd_per_hour)
 
     def charge_by_pace(self, bill: Bill, flag: Variable, usd_per_hour: float) -> None:
@@ -110,14 +108,8 @@ class RuleModel:
             self.limit(name, [*terms, (self.pace, -share)], lower=-slack)
 
     def limit(self, name: str, terms: Iterable[Term], *, lower: float = -INFINITY, upper: float = INFINITY) -> None:
-        """Add a rule with one bound; in elastic models it may be broken for the share by which it is."""
-        row = list(terms)
-        if self.elastic:
-            bound, sign = (lower, 1.0) if upper == INFINITY else (upper, -1.0)
-            slack = self.model.add_variable(cost=1.0 / max(abs(bound), 1.0))
-            self.slacks.append((name, slack))
-            row.append((slack, sign))
-        self.model.add_row(name, row, lower=lower, upper=upper)
+        """Add a rule with one bound."""
+        self.model.add_row(name, list(terms), lower=lower, upper=upper)
 
     def offer(self, column: RolloutColumn | TrainerColumn) -> Offer:
         """Return the offer a column uses."""
@@ -140,7 +132,7 @@ class RuleModel:
         return self.model.add_variable(cost=cost, lower=self.useful.samples_per_s, upper=self.useful.up_to)
 
     def _machines(self, column: RolloutColumn, most: float) -> Variable:
-        machines = self.model.add_variable(upper=INFINITY if self.elastic else most, integer=True)
+        machines = self.model.add_variable(upper=most, integer=True)
         self.charge(self.rent, machines, self.offer(column).usd_per_hour)
         return machines
 

@@ -104,12 +104,12 @@ class Worth:
 
     def _at_risk(self, slots: tuple[Slot, ...]) -> dict[str, str]:
         rates: dict[str, float] = defaultdict(float)
-        spot = 0.0
+        full: dict[Tenure, float] = defaultdict(float)
         for slot in slots:
             offer = self._offer(slot)
-            if slot.role is Role.ROLLOUT and offer is not None:
+            if slot.rollout is not None and offer is not None:
                 rates[offer.domain] += self.rate(slot)
-                spot += self.rate(slot) if offer.tenure is Tenure.SPOT else 0.0
+                full[offer.tenure] += self.problem.full_rate(slot.rollout)
         total = self.rollout_rate(slots)
         least = self.problem.policy.survival_share * self.samples_per_s * (1 - _TOLERANCE)
         broken = {
@@ -117,6 +117,7 @@ class Worth:
             for domain, rate in sorted(rates.items())
             if total - rate < least
         }
-        if spot > self.problem.policy.max_spot_share * total * (1 + _TOLERANCE):
-            broken["spot_share"] = f"has {spot / total:.0%} of its rollout on spot"
+        spot, all_full = full[Tenure.SPOT], sum(full.values())
+        if spot > self.problem.policy.max_spot_share * all_full * (1 + _TOLERANCE):
+            broken["spot_share"] = f"has {spot / all_full:.0%} of its rollout on spot"
         return broken

@@ -1,7 +1,5 @@
 from collections.abc import Callable
 
-import pytest
-
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
@@ -40,18 +38,3 @@ def solved(
     problem = Problem(Columns(rollout=rollout, trainer=gangs), market, workload, policy, fleet or FleetState())
     rules = build(Choice(Useful(problem, TARGET), tuple(range(len(problem.rollout))), problem.gangs, source))
     return rules, rules.model.minimise(gap=0.0, node_limit=1000)
-
-
-def test_elastic_rules_say_by_how_much_they_are_broken(
-    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
-) -> None:
-    offer = make_offer(stock=1)
-    problem = Problem(
-        Columns(rollout=(column(offer),), trainer=(gang(offer),)), make_market(offer), workload, policy, FleetState()
-    )
-    rules = build(
-        Choice(Useful(problem, TARGET), tuple(range(len(problem.rollout))), problem.gangs, None), elastic=True
-    )
-    solution = rules.model.minimise(gap=0.0, node_limit=1000)
-    broken = {name: solution.values[slack] for name, slack in rules.slacks if solution.values[slack] > 1e-6}
-    assert broken == {f"stock[{offer.id}]": pytest.approx(1.0)}
