@@ -91,7 +91,9 @@ _MENDS = {
     "UnauthorizedOperation": "ask for the IAM permission ec2:RunInstances, or for what its conditions leave out",
 }
 
-_AWS = re.compile(r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation[^:]*: (?P<said>.+)")
+_AWS = re.compile(
+    r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation(?: \([^)]*\))?: ?(?P<said>.*)"
+)
 _AWS_BARE = re.compile(r"Error code:\s*(?P<code>[A-Z][A-Za-z.]+)|due to (?P<late>RequestLimitExceeded)\.")
 _GCP = re.compile(r"Got return codes? (?P<codes>'[^\n]*?)(?: in [\w-]+)?: (?P<said>['\"].+)")
 _QUOTED = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)\"""")

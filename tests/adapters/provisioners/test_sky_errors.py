@@ -68,7 +68,7 @@ def test_a_recorded_refusal_of_aws_has_its_kind_and_its_raw_code(
 def test_a_line_says_what_the_cloud_said(offer: Offer, exceptions: Any) -> None:
     name = "InsufficientInstanceCapacity"
     said = str(refusal(replayed(name, exceptions), RECORDED[name]["log"], offer))
-    assert "do not have sufficient g5.xlarge capacity in the Availability Zone (us-east-1a)" in said
+    assert said.startswith(f"{offer.id}: We currently do not have sufficient g5.xlarge capacity in the Availability")
 
 
 def test_expired_credentials_and_missing_permissions_say_what_to_do(offer: Offer, exceptions: Any) -> None:
