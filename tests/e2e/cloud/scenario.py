@@ -3,9 +3,28 @@
 import json
 import os
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+SINCE = "2026-01-01T00:00:00+00:00"
+ZONES = {"us-east-1": "abcdef", "us-west-2": "abcd"}
+DEAR = {"g6.xlarge": 0.72, "g5.xlarge": 0.90, "g6.12xlarge": 4.1, "g5.12xlarge": 5.1, "p4d.24xlarge": 19.0}
+EAST, EAST_TOO = ("g6.xlarge", "us-east-1a"), ("g6.xlarge", "us-east-1b")
+WEST, WEST_TOO = ("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b")
+CHEAP = {EAST: 0.30, EAST_TOO: 0.38, WEST: 0.32, WEST_TOO: 0.36}
+"""USD/h of spot: DEAR everywhere, but for a type and zone or two in each region."""
+
+
+def spot_prices(cheap: Mapping[tuple[str, str], float]) -> dict[str, list[list[Any]]]:
+    """Return what every zone asks, as the scenario has it."""
+    zones = {region: [f"{region}{letter}" for letter in letters] for region, letters in ZONES.items()}
+    return {
+        region: [[kind, zone, SINCE, cheap.get((kind, zone), usd)] for kind, usd in DEAR.items() for zone in names]
+        for region, names in zones.items()
+    }
+
 
 USUAL: dict[str, Any] = {
     "regions": ["us-east-1", "us-west-2"],
@@ -19,6 +38,7 @@ USUAL: dict[str, Any] = {
             "p4d.24xlarge": 21.9576,
         }
     },
+    "spot_prices": spot_prices(CHEAP),
     "quotas": {"*": {"L-DB2E81BA": 768, "L-3819A6DF": 768, "L-417A185B": 384, "L-7212CCBC": 384}},
 }
 

@@ -9,40 +9,20 @@ from hexcloud.adapters.provisioners.naming import node_ids
 from hexcloud.domain.fleet import RunId
 from tests.e2e.cloud.bed import Bed
 from tests.e2e.cloud.renter import Renter
+from tests.e2e.cloud.scenario import CHEAP, EAST, EAST_TOO, WEST, WEST_TOO, spot_prices
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1500)]
 
-SINCE = "2026-01-01T00:00:00+00:00"
-DEAR = {"g6.xlarge": 0.72, "g5.xlarge": 0.90, "g6.12xlarge": 4.1, "g5.12xlarge": 5.1}
-EAST, WEST, WEST_TOO = ("g6.xlarge", "us-east-1a"), ("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b")
-CHEAP = {EAST: 0.30, WEST: 0.32, WEST_TOO: 0.36}
-ZONES = {"us-east-1": "abcdef", "us-west-2": "abcd"}
 CHECKPOINT_EVERY = 5
 POLL_S = 10.0
 """Seconds between two looks of the controller at the cloud, with the time that such a look takes on two busy cores."""
-
-
-def prices(cheap: Mapping[tuple[str, str], float]) -> dict[str, list[list[Any]]]:
-    """Return what every zone asks: DEAR, but for some."""
-    zones = {region: [f"{region}{letter}" for letter in letters] for region, letters in ZONES.items()}
-    return {
-        region: [[kind, zone, SINCE, cheap.get((kind, zone), usd)] for kind, usd in DEAR.items() for zone in names]
-        for region, names in zones.items()
-    }
 
 
 def where(instance: Mapping[str, Any]) -> tuple[str, str]:
     return instance["InstanceType"], instance["Placement"]["AvailabilityZone"]
 
 
-@pytest.fixture
-def cheap_bed(bed: Bed) -> Bed:
-    bed.scenario.update(spot_prices=prices(CHEAP))
-    return bed
-
-
-def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(cheap_bed: Bed) -> None:
-    bed = cheap_bed
+def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(bed: Bed) -> None:
     # Long responses make a step rare, and so the weights' way between regions cheap: two regions are worth it.
     renter = Renter(bed, "two-regions", response_tokens=12000)
     renter.starts()
@@ -59,7 +39,8 @@ def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(ch
     assert bed.scenario.calls(launch="refused"), "the zones were asked before the run went elsewhere"
 
     (kept,) = [one for one in renter.nodes("rollout") if where(one) == EAST]
-    bed.scenario.update(spot_prices=prices({**CHEAP, EAST: 0.70, ("g6.xlarge", "us-east-1b"): 0.30}))
+    # Each by less than the 30 % over which a price must be seen twice to be believed.
+    bed.scenario.update(spot_prices=spot_prices({**CHEAP, EAST: 0.38, EAST_TOO: 0.27}))
     renter.waits("a move", lambda: any(row["verdict"] == "moved" for row in moves(renter, "price")), 300)
     renter.waits("the old one is gone", lambda: kept["InstanceId"] not in ids(bed), 300)
 
@@ -73,8 +54,7 @@ def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(ch
     assert_the_book_is_ec2_s(renter, report["run"])
 
 
-def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(cheap_bed: Bed) -> None:
-    bed = cheap_bed
+def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(bed: Bed) -> None:
     renter = Renter(bed, "trainer-lost")
     renter.starts()
     renter.waits_for_step(CHECKPOINT_EVERY + 1)
@@ -106,15 +86,17 @@ def moves(renter: Renter, trigger: str) -> list[Mapping[str, Any]]:
 
 
 def assert_the_book_is_ec2_s(renter: Renter, run: str) -> None:
-    """Every machine that EC2 billed is in the run's ledger, for its time and at most one poll more."""
+    """Every machine that EC2 billed is in the run's ledger: from its request on, and at most one poll too long."""
     book = renter.ledger()
+    requested = {event["node"]: event["wall_s"] for event in renter.events("node_requested")}
     billed = {}
     for machine in renter.bed.billed():
         if machine.tags.get("hexcloud-run") == run:
             (node,) = node_ids(RunId(run), machine.tags)
-            billed[node] = machine.seconds
+            billed[node] = machine
     assert set(billed) <= set(book), "a machine was forgotten by the ledger"
-    for node, seconds in billed.items():
-        assert seconds - 1.0 <= book[node] <= seconds + POLL_S, (
-            f"{node}: EC2 {seconds:.0f} s, ledger {book[node]:.0f} s"
-        )
+    for node, machine in billed.items():
+        # In doubt the ledger overstates: it cannot know when, after the request, EC2 began to count.
+        most_s = machine.launched_at_s + machine.seconds - requested[node] + POLL_S
+        said = f"{node}: EC2 {machine.seconds:.0f} s, ledger {book[node]:.0f} s"
+        assert machine.seconds - 1.0 <= book[node] <= most_s, said
