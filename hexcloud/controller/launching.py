@@ -132,8 +132,3 @@ def _each(gang: Gang, act: Callable[[Node], Node]) -> Gang:
 def _account(offer: Offer) -> str:
     """Return the scope of a cloud's limit on calls: it counts all that the account does."""
     return f"account:{offer.cloud}"
-
-
-def is_never_rented(node: Node) -> bool:
-    """Was the provider's answer to a node a plain no, so that it cost nothing?"""
-    return node.cause.startswith((SOLD_OUT, OVER_LIMIT))

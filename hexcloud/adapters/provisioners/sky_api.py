@@ -17,6 +17,7 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.adapters.provisioners.sky_calls import Failure, JobState, Progress, Started, TaskRefusedError
 from hexcloud.adapters.provisioners.sky_template import Task
 from hexcloud.domain.errors import RateLimitError, UnknownProvisionError
@@ -26,6 +27,7 @@ START_S = 120.0
 """The API server took 6 s to start on an idle machine, 20 s on a busy one."""
 CANCEL_S = 20.0
 LAST_LINES = 20
+MAX_SAID_CHARS = 300
 LAST_WORDS_S = 15.0
 _PROGRESS = {
     "PENDING": Progress.WAITING,
@@ -206,6 +208,8 @@ def _answered() -> Iterator[None]:
         name = type(error).__name__
         is_silent = name in _SILENT or type(error).__module__.startswith(("requests.", "urllib3."))
         if is_silent or isinstance(error, TimeoutError | ConnectionError):
-            said = f"SkyPilot's API server does not answer ({name}); see `sky api info`"
-            raise RateLimitError(said, code=name) from error
-        raise UnknownProvisionError(f"SkyPilot: {name}: {' '.join(str(error).split())[:300]}", code=name) from error
+            said = (
+                f"SkyPilot's API server, or what it needs of the network, does not answer; see `sky api info` ({name}: "
+            )
+            raise RateLimitError(f"{said}{discreet(str(error))[:MAX_SAID_CHARS]})", code=name) from error
+        raise UnknownProvisionError(f"SkyPilot: {name}: {discreet(str(error))[:MAX_SAID_CHARS]}", code=name) from error

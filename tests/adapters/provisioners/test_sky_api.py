@@ -21,10 +21,11 @@ def test_a_server_that_cannot_be_reached_is_said_in_a_line_and_standard_output_s
         "HOME": str(tmp_path),
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": ":".join(sys.path),
-        "SKYPILOT_API_SERVER_ENDPOINT": "http://127.0.0.1:9",
+        "SKYPILOT_API_SERVER_ENDPOINT": "http://me:made-up@127.0.0.1:9",
         "SKYPILOT_DISABLE_USAGE_COLLECTION": "1",
     }
     done = subprocess.run([sys.executable, "-c", QUIET], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert "silent: SkyPilot's API server does not answer" in done.stderr
+    assert "silent: SkyPilot's API server, or what it needs of the network, does not answer" in done.stderr
+    assert "made-up" not in done.stderr

@@ -24,7 +24,7 @@ RUN: dict[str, Any] = {
     "target": "2k",
     "provider": "skypilot",
     "pass_env": PASSED,
-    "refresh": "15s",
+    "refresh": "45s",
     "steps": 1_000_000,
 }
 POLICY: dict[str, Any] = {
