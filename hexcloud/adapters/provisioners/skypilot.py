@@ -27,7 +27,7 @@ from hexcloud.domain.offer import Offer
 
 MAX_AT_ONCE = 16
 """Launches and ends that are worked on at the same time; SkyPilot queues what its server has no room for."""
-WAIT_S = 0.5
+WAIT_S = 0.1
 """How long a call waits for SkyPilot's answer before it says `not yet`."""
 
 

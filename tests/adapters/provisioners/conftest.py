@@ -16,26 +16,8 @@ from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
 from hexcloud.domain.fleet import Node, NodeStatus, RunId, node_id
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Role, SlotName
-from tests.adapters.provisioners.renting import OFFER, RUN, Rented
+from tests.adapters.provisioners.renting import OFFER, ORIGIN_S, RUN, Rented, SetClock
 from tests.adapters.provisioners.sky_stand_in import SkyStandIn
-
-ORIGIN_S = 1000.0
-
-
-class SetClock:
-    """A clock that stands until the test moves it."""
-
-    def __init__(self) -> None:
-        self.at_s = ORIGIN_S
-
-    def now_s(self) -> float:
-        return self.at_s
-
-    def wall_s(self) -> float:
-        return self.at_s
-
-    def sleep(self, wall_s: float) -> None:
-        self.at_s += wall_s
 
 
 @pytest.fixture

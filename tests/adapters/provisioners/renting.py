@@ -15,6 +15,7 @@ from hexcloud.domain.offer import Offer, Tenure, offer_id
 from tests.adapters.provisioners.sky_stand_in import SkyStandIn
 
 RUN = RunId("main-1")
+ORIGIN_S = 1000.0
 OFFER = Offer(
     id=offer_id("aws", "us-east-1", "use1-az1", "g5.xlarge", Tenure.SPOT),
     cloud="aws",
@@ -31,6 +32,22 @@ OFFER = Offer(
     as_of=datetime(2026, 7, 1, tzinfo=UTC),
     source="made up",
 )
+
+
+class SetClock:
+    """A clock that stands until the test moves it."""
+
+    def __init__(self) -> None:
+        self.at_s = ORIGIN_S
+
+    def now_s(self) -> float:
+        return self.at_s
+
+    def wall_s(self) -> float:
+        return self.at_s
+
+    def sleep(self, wall_s: float) -> None:
+        self.at_s += wall_s
 
 
 @dataclass

@@ -5,10 +5,12 @@ from typing import Any
 import boto3
 import pytest
 
-from hexcloud.domain.errors import NotYetError, UnknownProvisionError
+from hexcloud.adapters.provisioners.sky_end import DOWN_S, SkyEnd
+from hexcloud.adapters.provisioners.sky_records import SkyRecord, SkyRecords
+from hexcloud.domain.errors import NotYetError, RateLimitError, UnknownProvisionError
 from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.offer import Offer
-from tests.adapters.provisioners.renting import Rented, command
+from tests.adapters.provisioners.renting import Rented, SetClock, command
 
 
 def test_an_end_takes_the_whole_gang_and_is_confirmed_by_the_cloud(
@@ -79,3 +81,42 @@ def test_a_machine_found_again_after_its_end_is_ended_again(
     assert rented.listed() == (nodes[0].id,)
     rented.end(nodes[0].id)
     assert rented.listed() == ()
+
+
+def patient(rented: Rented, clock: SetClock) -> tuple[SkyEnd, SkyRecord]:
+    """What ends clusters, by a clock that the test sets, and the record of the only one."""
+    records = SkyRecords(rented.folder / "sky")
+    return SkyEnd(rented.sky, records, {"aws": rented.machines}, clock.wall_s), records.all()[0]
+
+
+def test_a_server_that_stays_silent_does_not_keep_machines_alive(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...], clock: SetClock
+) -> None:
+    rented.launch(nodes[:1], here)
+    end, record = patient(rented, clock)
+    rented.sky.is_silent = True
+    with pytest.raises(RateLimitError):
+        end.go_on(record.cluster)
+    assert rented.listed() == (nodes[0].id,)
+    clock.at_s += DOWN_S + 1
+    with pytest.raises(NotYetError):
+        end.go_on(record.cluster)
+    end.go_on(record.cluster)
+    assert rented.listed() == ()
+
+
+def test_a_server_that_takes_too_long_is_not_waited_for(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...], clock: SetClock
+) -> None:
+    rented.launch(nodes[:1], here)
+    end, record = patient(rented, clock)
+    rented.sky.down_polls = 1000
+    for _ in range(3):
+        with pytest.raises(NotYetError):
+            end.go_on(record.cluster)
+    assert rented.listed() == (nodes[0].id,)
+    clock.at_s += DOWN_S + 1
+    with pytest.raises(NotYetError):
+        end.go_on(record.cluster)
+    assert rented.listed() == ()
+    end.go_on(record.cluster)
