@@ -11,9 +11,9 @@ from typing import Any
 SINCE = "2026-01-01T00:00:00+00:00"
 ZONES = {"us-east-1": "abcdef", "us-west-2": "abcd"}
 DEAR = {"g6.xlarge": 0.72, "g5.xlarge": 0.90, "g6.12xlarge": 4.1, "g5.12xlarge": 5.1, "p4d.24xlarge": 19.0}
-EAST, EAST_TOO = ("g6.xlarge", "us-east-1a"), ("g6.xlarge", "us-east-1b")
+EAST, EAST_TOO, EAST_LAST = ("g6.xlarge", "us-east-1a"), ("g6.xlarge", "us-east-1b"), ("g6.xlarge", "us-east-1c")
 WEST, WEST_TOO = ("g5.xlarge", "us-west-2a"), ("g5.xlarge", "us-west-2b")
-CHEAP = {EAST: 0.30, EAST_TOO: 0.38, WEST: 0.32, WEST_TOO: 0.36}
+CHEAP = {EAST: 0.30, EAST_TOO: 0.38, EAST_LAST: 0.45, WEST: 0.32, WEST_TOO: 0.36}
 """USD/h of spot: DEAR everywhere, but for a type and zone or two in each region."""
 
 

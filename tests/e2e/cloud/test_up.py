@@ -9,7 +9,7 @@ from hexcloud.adapters.provisioners.naming import node_ids
 from hexcloud.domain.fleet import RunId
 from tests.e2e.cloud.bed import Bed
 from tests.e2e.cloud.renter import Renter
-from tests.e2e.cloud.scenario import CHEAP, EAST, EAST_TOO, WEST, WEST_TOO, spot_prices
+from tests.e2e.cloud.scenario import CHEAP, EAST, EAST_LAST, EAST_TOO, WEST, WEST_TOO, spot_prices
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1500)]
 
@@ -38,11 +38,13 @@ def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(be
     assert all(where(one)[1] not in (WEST[1], WEST_TOO[1]) for one in bed.running())
     assert bed.scenario.calls(launch="refused"), "the zones were asked before the run went elsewhere"
 
-    (kept,) = [one for one in renter.nodes("rollout") if where(one) == EAST]
+    (dear,) = [one for one in renter.nodes("rollout") if where(one) == EAST_TOO]
     # Each by less than the 30 % over which a price must be seen twice to be believed.
-    bed.scenario.update(spot_prices=spot_prices({**CHEAP, EAST: 0.38, EAST_TOO: 0.27}))
-    renter.waits("a move", lambda: any(row["verdict"] == "moved" for row in moves(renter, "price")), 300)
-    renter.waits("the old one is gone", lambda: kept["InstanceId"] not in ids(bed), 300)
+    bed.scenario.update(spot_prices=spot_prices({**CHEAP, EAST_TOO: 0.49, EAST_LAST: 0.32}))
+    renter.waits("a successor", lambda: EAST_LAST in [where(one) for one in renter.nodes("rollout")], 300)
+    assert dear["InstanceId"] in ids(bed), "it works until its successor does"
+    renter.waits("the old one is gone", lambda: dear["InstanceId"] not in ids(bed), 300)
+    assert [row["verdict"] for row in moves(renter, "price")][-1:] == ["moved"]
 
     step = int(renter.status()["step"])
     renter.waits_for_step(step + 20)
