@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hexcloud.cli.explained import gain_in_words
 from hexcloud.cli.planned import allocation_lines
+from hexcloud.cli.proven import bounds
 from hexcloud.cli.rivals import share
 
 if TYPE_CHECKING:
@@ -86,17 +87,7 @@ def _facts(planned: "Planned") -> str:
 
 def _proof(planned: "Planned") -> str:
     proof, tokens = planned.result.plan.allocation.proof, planned.given.workload.tokens_per_sample
-    bounds = (
-        ("no plan is under", proof.lower_bound_usd_per_hour, 1.0, "{:.2f} USD/h"),
-        ("no plan makes more than", proof.upper_bound_samples_per_s, tokens, "{:.0f} tok/s"),
-        (
-            "no plan trains for less than",
-            proof.lower_bound_usd_per_sample,
-            1e6 / tokens,
-            "{:.4f} USD per 1e6 tokens",
-        ),
-    )
-    rows = [(what, shape.format(bound * factor)) for what, bound, factor, shape in bounds if bound is not None]
+    rows = [(bound.what, bound.text) for bound in bounds(proof, tokens)]
     rows += [("the plan is within", f"{proof.gap:.3%} of that"), ("branch-and-bound nodes", str(proof.nodes))]
     rows += [("rules that hold it", ", ".join(proof.binding) or "none")]
     return "<h2>The proof</h2>\n" + _table(("what", "value"), rows)

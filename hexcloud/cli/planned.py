@@ -9,6 +9,7 @@ from hexcloud.cli.clashed import in_users_words
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
 from hexcloud.cli.own_fleet import wires_fields, wires_view
+from hexcloud.cli.proven import bounds
 from hexcloud.cli.rivals import rivals_fields, rivals_view
 from hexcloud.domain.errors import InfeasibleError, MarketError
 
@@ -149,7 +150,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "egress_usd_per_hour": allocation.egress_usd_per_hour,
         "one_off_usd_per_hour": allocation.one_off_usd_per_hour,
         "risk_usd_per_hour": allocation.risk_usd_per_hour,
-        "lower_bound_usd_per_hour": allocation.proof.lower_bound_usd_per_hour,
+        **{bound.key: bound.value for bound in bounds(allocation.proof, given.workload.tokens_per_sample)},
         "gap": allocation.proof.gap,
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
@@ -219,8 +220,8 @@ def _sums(planned: Planned) -> str:
     )
     if allocation.risk_usd_per_hour >= _CENT:
         parts += f", expected losses {allocation.risk_usd_per_hour:.2f}"
-    bound = allocation.proof.lower_bound_usd_per_hour
-    proof = "" if bound is None else f"; no plan is under {bound:.2f} (gap {allocation.proof.gap:.2%})"
+    proven = bounds(allocation.proof, planned.given.workload.tokens_per_sample)
+    proof = "; ".join(f"{bound.what} {bound.text}" for bound in proven)
     target = planned.given.policy.target_samples_per_s
     wanted = "" if target is None else f" of {target * planned.given.workload.tokens_per_sample:.0f} wanted"
     samples = planned.given.policy.run_samples
@@ -228,8 +229,9 @@ def _sums(planned: Planned) -> str:
         "" if samples is None else f"\nwhole run   {_whole_run(samples, allocation, planned.given.policy.budget_usd)}"
     )
     return (
-        f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){proof}{whole}\n"
+        f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){whole}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
+        f"proof       {proof} (gap {allocation.proof.gap:.2%})\n"
         f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
         f"held by     {_held_by(planned)}\n"
         f"solved in   {planned.solve_s:.2f} s"

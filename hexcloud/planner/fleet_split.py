@@ -24,6 +24,7 @@ from hexcloud.planner.place import place
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.ring import choose_gang
 from hexcloud.planner.screen import screen
+from hexcloud.planner.unruled import LARGEST_GANG
 
 MAX_ROUNDS = 5
 """Cuts that are tried. The first, gamma = 1, leaves the MILP all choices, so later ones can only better the links."""
@@ -66,7 +67,7 @@ def use_everything(market: Market, policy: Policy) -> Policy:
         spot_trainer=True,
         survival_share=0.0,
         max_nodes_per_pool=largest,
-        max_gang_nodes=largest,
+        max_gang_nodes=max(largest, LARGEST_GANG),
         try_unproven=True,
         horizon_h=policy.horizon_h,
         replan=policy.replan,

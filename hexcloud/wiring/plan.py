@@ -89,7 +89,9 @@ def snapshot_input(spec: RunSpec) -> PlanInput:
     """Return what `hexcloud plan` plans: all that is believed now. Raises ConfigError, MarketError, StoreError."""
     workload = workload_of(spec)
     policy = policy_of(spec, workload)
-    return PlanInput(market=believed_market(policy.clouds).market(time.time()), workload=workload, policy=policy)
+    believed_market(policy.clouds)  # refuses a cloud that nobody knows
+    # The whole market: a cloud that the policy leaves out is a rule, which may be what makes an ask impossible.
+    return PlanInput(market=believed_market().market(time.time()), workload=workload, policy=policy)
 
 
 def fleet_input(spec: RunSpec, path: Path) -> PlanInput:

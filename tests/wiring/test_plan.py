@@ -6,8 +6,10 @@ import pytest
 
 from hexcloud import wiring
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.policy import Objective, ReplanSchedule
 from hexcloud.domain.run import RunSpec
+from hexcloud.planner.screen import screen
 
 
 def test_a_run_without_target_or_cap_gets_the_default_target() -> None:
@@ -36,8 +38,17 @@ def test_the_runs_own_fields_win_over_the_policys() -> None:
     assert (policy.budget_usd, policy.clouds, policy.replan.every) == (50, ("aws",), "5m")
 
 
-def test_only_the_clouds_asked_for_are_in_the_market() -> None:
-    offers = wiring.snapshot_input(RunSpec(cloud=("verda", "nebius"))).market.offers
+def test_clouds_that_are_left_out_are_refused_by_name_and_not_hidden() -> None:
+    given = wiring.snapshot_input(RunSpec(cloud=("verda", "nebius")))
+    screened = screen(given.market, given.workload, given.policy, FleetState())
+    assert {offer.cloud for offer in screened.offers} <= {"verda", "nebius"}
+    assert {rejection.offer_id.split("/")[0] for rejection in screened.rejections if rejection.rule == "cloud"} >= {
+        "aws"
+    }
+
+
+def test_a_runs_market_has_only_the_clouds_asked_for() -> None:
+    offers = wiring.run_input(RunSpec(cloud=("verda", "nebius"), trace=None)).market.offers
     assert {offer.cloud for offer in offers} == {"verda", "nebius"}
 
 
