@@ -22,17 +22,22 @@ from hexcloud.adapters.provisioners.sky_task import Order
 from hexcloud.adapters.provisioners.wheel import make_wheel
 from hexcloud.domain.command import Command
 from hexcloud.domain.errors import NotYetError, UnknownProvisionError
-from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.fleet import Billed, Node, NodeId, RunId
 from hexcloud.domain.offer import Offer
 
 MAX_AT_ONCE = 16
 """Launches and ends that are worked on at the same time; SkyPilot queues what its server has no room for."""
+STUCK_S = 120.0
+"""A step that has taken so long is not waited for any more; one takes seconds."""
 WAIT_S = 0.1
 """How long a call waits for SkyPilot's answer before it says `not yet`."""
 
 
 class SkyPilotProvisioner:
-    """Implements ports.Provisioner for one run. One process at a time may use a run's folder; its threads all may."""
+    """Implements ports.Provisioner and ports.Biller for one run.
+
+    One process at a time may use a run's folder; its threads all may.
+    """
 
     def __init__(
         self, run_id: RunId, run_dir: Path, sky: SkyCalls, machines: Mapping[str, Machines], wait_s: float = WAIT_S
@@ -79,6 +84,10 @@ class SkyPilotProvisioner:
         """See `ports.Provisioner.list_nodes`. Nodes whose end is not confirmed are among them."""
         return self._listing.nodes(run_id)
 
+    def billed(self) -> tuple[Billed, ...]:
+        """See `ports.Biller`."""
+        return self._listing.billed
+
     def close(self) -> None:
         """Wait for what is asked just now; nothing else is begun."""
         self._threads.shutdown(cancel_futures=True)
@@ -86,13 +95,14 @@ class SkyPilotProvisioner:
     def _is_through(self, cluster: str, what: str, step: Callable[[], None]) -> bool:
         """Take one step for a cluster, beside the caller; return False when it takes longer than the caller may wait.
 
-        Its error is raised, by this call or a later one. There is one step at a time for each cluster.
+        Its error is raised, by this call or a later one. There is one step at a time for each cluster; but a launch in
+        which SkyPilot is stuck keeps no machine alive: its end goes past it.
         """
         running = self._steps.get(cluster)
-        if running is not None and running.what != what and not running.future.done():
+        if running is not None and running.what != what and not running.future.done() and not running.is_stuck():
             return False
         if running is None or running.what != what:
-            running = self._steps[cluster] = _Step(what, self._threads.submit(step))
+            running = self._steps[cluster] = _Step(what, self._threads.submit(step), time.monotonic())
         wait((running.future,), self._wait_s)
         if not running.future.done():
             return False
@@ -124,3 +134,7 @@ class SkyPilotProvisioner:
 class _Step(NamedTuple):
     what: str
     future: "Future[None]"
+    since_s: float
+
+    def is_stuck(self) -> bool:
+        return time.monotonic() - self.since_s > STUCK_S
