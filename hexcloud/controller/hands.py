@@ -71,7 +71,7 @@ class Hands:
         self._block((offer_id,), self.memory.pools.refuse(offer_id, self.seen.now_s), reason)
 
     def block_limit(self, offer: Offer, reason: str, is_global: bool = False) -> None:
-        """Keep away from every pool that draws on the same account limit. `is_global`: it counts GPUs of all regions."""
+        """Keep away from every pool that draws on the same account limit; `is_global`: on that of all regions' GPUs."""
         limit_of = _global_limit_of if is_global else _limit_of
         same = tuple(other.id for other in self.seen.market.offers if limit_of(other) == limit_of(offer))
         self._block(same, self.memory.limits.refuse(limit_of(offer), self.seen.now_s), reason)
