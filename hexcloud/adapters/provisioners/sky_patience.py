@@ -59,7 +59,7 @@ def begin(call: Callable[[], T], room: BoundedSemaphore | None = None) -> "Futur
         try:
             if future.set_running_or_notify_cancel():
                 future.set_result(call())
-        except BaseException as error:  # whoever waits hears it
+        except BaseException as error:  # noqa: BLE001 - whoever waits hears it
             future.set_exception(error)
         finally:
             if room is not None:
