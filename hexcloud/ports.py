@@ -263,6 +263,10 @@ class Objects(Protocol):
         """Write an object, in the place of any before."""
         ...
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object where there is none, and return True; of several that try at once one gets it."""
+        ...
+
     def upload(self, name: str, path: str) -> None:
         """Write a file's content as an object."""
         ...

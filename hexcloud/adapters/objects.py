@@ -38,6 +38,10 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 
 
+class TakenError(StoreError):
+    """There is an object of the name."""
+
+
 class Bucket:
     """Implements ports.Objects. May be used from several threads."""
 
@@ -50,6 +54,26 @@ class Bucket:
         """Write an object, in the place of any before. Raises StoreError."""
         with self._saying("write", name):
             obstore.put(self._store, name, content, use_multipart=False)
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write an object where there is none; return whether it was this call. Raises StoreError.
+
+        False also for a call whose answer was lost on its way back: who asks again must take another name.
+        """
+        try:
+            with self._saying("write", name):
+                obstore.put(self._store, name, content, mode="create", use_multipart=False)
+        except TakenError:
+            return False
+        return True
+
+    def prove(self, name: str) -> None:
+        """Write, read, list and remove an object. Raises StoreError for the first that is refused."""
+        proof = name.encode()
+        self.put(name, proof)
+        if self.get(name) != proof or name not in self.list(name.rpartition("/")[0]):
+            raise StoreError(f"{self.url}: {name} was written and does not read back")
+        self.delete((name,))
 
     def upload(self, name: str, path: str) -> None:
         """Write a file's content as an object. Raises StoreError, also when the file cannot be read."""
@@ -169,6 +193,8 @@ def _said(error: Exception, what: str) -> StoreError:
     answer = " ".join(found[1] for found in (status, code) if found)
     if code is not None and code[1] == "NoSuchBucket":
         return StoreError(f"{what}: there is no such bucket; make it, or name another one in `store`")
+    if isinstance(error, failures.AlreadyExistsError):
+        return TakenError(f"{what}: there is one already")
     if isinstance(error, failures.NotFoundError | FileNotFoundError):
         return DamagedError(f"{what}: there is no such object")
     if isinstance(error, failures.PermissionDeniedError | failures.UnauthenticatedError) or answer.startswith("403"):

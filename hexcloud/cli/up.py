@@ -127,6 +127,7 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     run = wiring.new_run(spec, given, planned.result.plan.allocation.samples_per_s)
     require_budget(planned.result.plan, given.market, run, wiring.timing_of(run))
     if spec.is_real:
+        wiring.require_store(spec)
         require_accounts(planned.result.plan, given.market)
     _ask(planned, run, asking)
     run = wiring.begun_now(run)
@@ -177,6 +178,7 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
     run = wiring.with_budget(old, changes.budget_usd)
     if run.state not in ENDED:
         _refuse_if_controlled(run)
+        wiring.passed_env(run)
         if run != old:
             store.save_run(run)
         return run
@@ -186,6 +188,7 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
     _tell_unmet(given.market)
     planned = make(given, run.spec.target)
     require_budget(planned.result.plan, given.market, run, wiring.timing_of(run), store.spent_usd(run.id))
+    wiring.require_store(run.spec)
     _ask(planned, run, asking)
     run = wiring.begun_now(run)
     store.save_run(run)
@@ -195,12 +198,14 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
 
 def _adoptable(spec: "RunSpec", store: "Store") -> "RunRecord | None":
     """Return the run of this name that has not ended, if its controller died. Raises when it is alive."""
+    from hexcloud import wiring
     from hexcloud.controller.reconcile import ENDED
 
     run = next((run for run in store.runs() if run.spec.name == spec.name and run.state not in ENDED), None)
     if run is None:
         return None
     _refuse_if_controlled(run)
+    wiring.passed_env(run)
     say(f"adopting run {run.id}: its controller is gone, its machines and its settings are kept")
     return run
 

@@ -42,9 +42,12 @@ class Purse:
         return left_usd is not None and self.reserve_usd(nodes) >= left_usd
 
     def reserve_usd(self, nodes: Iterable[Node]) -> float:
-        """Return what a last checkpoint and the teardown can cost, every machine at its ceiling price."""
+        """Return what a last checkpoint and the end can cost, every machine at its ceiling price.
+
+        We may die meanwhile: then they end by themselves, and the lease must not be cut before the checkpoint is.
+        """
         timing = self.timing
-        return self._usd(nodes, timing.poll_s + timing.checkpoint_s + timing.teardown_s)
+        return self._usd(nodes, timing.poll_s + timing.checkpoint_s + timing.self_end_s + timing.teardown_s)
 
     def must_end(self, nodes: Iterable[Node]) -> bool:
         """Is there only the money left to end every machine at once?"""
@@ -97,7 +100,8 @@ class Purse:
         return start_s + self._exit_s()
 
     def _exit_s(self) -> float:
-        return (self.timing.poll_s + self.timing.teardown_s) * self.seen.run.clock_scale
+        timing = self.timing
+        return (timing.poll_s + timing.self_end_s + timing.teardown_s) * self.seen.run.clock_scale
 
     def _egress_hourly(self) -> float:
         """Return what the weights cost on their way at most: the gang may train faster than it was asked to."""
@@ -115,7 +119,7 @@ def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timin
     prices = Prices(market, {slot.offer_id: slot.usd_per_hour for slot in plan.placement.slots})
     # A run that cannot pay for the way to a checkpoint leaves nothing behind.
     work_s = max(CHECKPOINT_EVERY * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
-    end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.teardown_s) * run.clock_scale
+    end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.self_end_s + timing.teardown_s) * run.clock_scale
     return sum(
         prices.ceiling(slot.offer_id)
         * (startup_s(market.offer(slot.offer_id), market.calibration) + work_s + end_s)

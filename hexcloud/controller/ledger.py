@@ -103,7 +103,7 @@ def _run_s(wall_s: float, run: RunRecord) -> float:
 def _alone_s(node: Node, seen: Seen, timing: Timing) -> float:
     """Return the run seconds that a vanished machine can have outlived its last bill: its spend lease ended it."""
     start_s = seen.startup_s(node.offer_id) if node.ready_at_s is None else 0.0
-    return start_s + (timing.spend_lease_s + timing.teardown_s) * seen.run.clock_scale
+    return start_s + (timing.spend_lease_s + timing.self_end_s + timing.teardown_s) * seen.run.clock_scale
 
 
 def _machine_entries(span: Span, seen: Seen, marks: Marks, timing: Timing) -> list[LedgerEntry]:

@@ -81,6 +81,9 @@ class Timing:
     """From the order to stop to `done`, at most."""
     teardown_s: float = 15.0
     """From the order to end a machine to the end of its bill."""
+    self_end_s: float = 0.0
+    """From the lapse of the spend lease to the order, given by the machine itself, that ends it: the graces of its
+    program, and what the watchdog on it waits. With a living controller it is not needed."""
     stall_s: float = 120.0
     """Without a step for this long a run stalls, or for `stall_steps` planned steps if that is longer; after the same
     span again it is ended."""
@@ -109,6 +112,7 @@ class Timing:
             hold_s=3600.0,
             checkpoint_s=300.0,
             teardown_s=120.0,
+            self_end_s=480.0,
             stall_s=900.0,
             alarm_s=600.0,
         )

@@ -47,7 +47,8 @@ def restore(objects: Objects, run_dir: Path, secret: str, node_id: NodeId) -> Cl
     taken += [epoch + MAX_RESTARTS for epoch in epochs_of(objects.list(HEADS))]
     version = _bring_newest(objects, names, run_dir, secret)
     epoch = max([next_epoch(run_dir), *(epoch + 1 for epoch in taken)])
-    objects.put(head_object(epoch), node_id.encode())
+    while not objects.create(head_object(epoch), node_id.encode()):  # another head claimed it since we looked
+        epoch += MAX_RESTARTS + 1
     reserve_epochs(run_dir, epoch)
     log.info("restored", epoch=epoch, version=version)
     return Claim(epoch, version)

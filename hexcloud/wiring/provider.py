@@ -2,17 +2,19 @@
 
 import importlib.util
 import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hexcloud.domain.errors import ConfigError
-from hexcloud.domain.run import LOCAL, RunRecord, RunSpec
+from hexcloud.domain.errors import ConfigError, StoreError
+from hexcloud.domain.run import LOCAL, RunRecord, RunSpec, RunState
 from hexcloud.wiring.market import believed_market
 
 if TYPE_CHECKING:
     from hexcloud.adapters.clouds.machines import Machines
+    from hexcloud.adapters.objects import Bucket
     from hexcloud.controller.outside import Timing
-    from hexcloud.ports import Authority, Objects, Provisioner
+    from hexcloud.ports import Authority, Provisioner
 
 SKYPILOT = "skypilot"
 PROVIDERS = (LOCAL, SKYPILOT)
@@ -38,8 +40,7 @@ def require_provider(spec: RunSpec) -> None:
             f"store: provider {spec.provider} needs a bucket in which the machines meet: --store s3://BUCKET/PREFIX or "
             "gs://BUCKET/PREFIX (docs/first-run.md)"
         )
-    missing = [name for name in spec.pass_env if name not in os.environ]
-    if missing:
+    if missing := _missing_env(spec):
         raise ConfigError(f"pass_env: {', '.join(missing)} not set in this environment")
     _require_extra(spec)
     objects_of(spec)
@@ -108,7 +109,7 @@ def machines_on(cloud: str) -> "Machines":
     return GcpMachines()
 
 
-def objects_of(spec: RunSpec, run_id: str = "") -> "Objects | None":
+def objects_of(spec: RunSpec, run_id: str = "") -> "Bucket | None":
     """Return the bucket of a run, or None where its nodes share a folder. Raises ConfigError for a URL that is none."""
     from hexcloud.adapters.objects import Bucket
     from hexcloud.domain.command import run_store
@@ -129,5 +130,30 @@ def authority_of(run: RunRecord, key: bytes) -> "Authority | None":
 
 
 def passed_env(run: RunRecord) -> dict[str, str]:
-    """Return the variables that the run's machines are to have; those that are gone since are left out."""
+    """Return the variables that the run's machines are to have.
+
+    Raises ConfigError for one that is not set here: machines would come up without it, and fail one after another. A
+    run that ends rents none and does without.
+    """
+    missing = _missing_env(run.spec)
+    if missing and run.state is not RunState.STOPPING:
+        raise ConfigError(
+            f"pass_env: {', '.join(missing)} not set in this environment, and the machines of run {run.id} need it: "
+            f"set it and go on, or end the run by `hexcloud down {run.id}`"
+        )
     return {name: os.environ[name] for name in run.spec.pass_env if name in os.environ}
+
+
+def _missing_env(spec: RunSpec) -> list[str]:
+    return [name for name in spec.pass_env if name not in os.environ]
+
+
+def require_store(spec: RunSpec) -> None:
+    """Write, read, list and remove an object in the run's store. Raises ConfigError: then nothing should be rented."""
+    store = objects_of(spec)
+    if store is None:
+        return
+    try:
+        store.prove(f"preflight/{secrets.token_hex(8)}")
+    except StoreError as error:
+        raise ConfigError(f"store: nothing was rented, since the machines could not meet there: {error}") from error

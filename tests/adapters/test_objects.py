@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,17 @@ def test_what_was_put_last_is_what_is_read(bucket: Bucket) -> None:
     assert bucket.get("coordinator.json") == b"second"
 
 
+def test_of_several_that_create_an_object_at_once_one_gets_it(bucket: Bucket) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        got = list(threads.map(lambda number: bucket.create("heads/0", str(number).encode()), range(4)))
+    assert sum(got) == 1 and bucket.get("heads/0") == str(got.index(True)).encode()
+
+
+def test_a_store_that_does_all_we_need_is_as_it_was_afterwards(bucket: Bucket) -> None:
+    bucket.prove("preflight/1")
+    assert bucket.list("preflight") == ()
+
+
 def test_names_are_listed_by_folder_and_sorted(bucket: Bucket) -> None:
     for name in ("b/2", "b/1/deep", "bb/3", "c"):
         bucket.put(name, b"")
@@ -84,7 +96,7 @@ def test_a_file_that_is_not_there_cannot_be_uploaded(bucket: Bucket, tmp_path: P
         bucket.upload("x", str(tmp_path / "gone"))
 
 
-@pytest.mark.parametrize("call", ["get", "list", "put"])
+@pytest.mark.parametrize("call", ["get", "list", "put", "create", "prove"])
 def test_a_bucket_that_does_not_exist_is_an_error_and_not_an_empty_one(
     s3_bucket: Callable[[str], object], call: str
 ) -> None:
@@ -93,6 +105,8 @@ def test_a_bucket_that_does_not_exist_is_an_error_and_not_an_empty_one(
         "get": lambda: nowhere.get("coordinator.json"),
         "list": lambda: nowhere.list("checkpoints"),
         "put": lambda: nowhere.put("x", b""),
+        "create": lambda: nowhere.create("x", b""),
+        "prove": lambda: nowhere.prove("preflight/1"),
     }
     with pytest.raises(StoreError, match=r"s3://never-made/main-1: .*no such bucket; make it"):
         calls[call]()

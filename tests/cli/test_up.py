@@ -230,3 +230,14 @@ def test_a_run_begins_on_the_prices_that_were_agreed_also_when_its_recording_dif
 def json_events(home: Path) -> list[dict[str, Any]]:
     events: Any = hexcloud(home, "events")
     return list(events)
+
+
+def test_a_run_whose_machines_need_what_is_not_set_here_is_not_adopted(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BUCKET_KEY", raising=False)
+    needy = run.model_copy(update={"spec": run.spec.model_copy(update={"pass_env": ("BUCKET_KEY",)})})
+    store.save_run(needy)
+    for way in (("--resume", "main"), ("--name", "main")):
+        said = cli("up", *way, "--yes")
+        assert said.code == 2 and "pass_env: BUCKET_KEY not set in this environment" in said.err

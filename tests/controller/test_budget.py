@@ -14,7 +14,7 @@ from hexcloud.domain.errors import BudgetError
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.simulation import Simulation
 
-TIMING = Timing(poll_s=5.0, spend_lease_s=300.0)
+TIMING = Timing(poll_s=5.0, spend_lease_s=300.0, self_end_s=200.0)
 BUDGET_USD = 100.0
 
 
@@ -36,8 +36,9 @@ def ceiling_usd_per_hour(seen: Seen) -> float:
 @given(spent=st.floats(0, BUDGET_USD))
 def test_a_fleet_left_alone_until_its_lease_ends_stays_under_the_cap(seen: Seen, spent: float) -> None:
     purse = Purse(seen, TIMING, spent)
-    hours = (purse.lease_end_wall_s(seen.standing()) + TIMING.teardown_s - seen.wall_s) / 3600
-    if hours * 3600 > TIMING.teardown_s:
+    exit_s = TIMING.self_end_s + TIMING.teardown_s
+    hours = (purse.lease_end_wall_s(seen.standing()) + exit_s - seen.wall_s) / 3600
+    if hours * 3600 > exit_s:
         assert spent + ceiling_usd_per_hour(seen) * hours <= BUDGET_USD
 
 
@@ -52,7 +53,7 @@ def test_the_lease_is_whole_while_there_is_money(seen: Seen) -> None:
 @given(spent=st.floats(0, BUDGET_USD))
 def test_it_stops_while_a_checkpoint_and_the_teardown_can_still_be_paid(seen: Seen, spent: float) -> None:
     purse = Purse(seen, TIMING, spent)
-    reserve_h = (TIMING.poll_s + TIMING.checkpoint_s + TIMING.teardown_s) / 3600
+    reserve_h = (TIMING.poll_s + TIMING.checkpoint_s + TIMING.self_end_s + TIMING.teardown_s) / 3600
     if spent + ceiling_usd_per_hour(seen) * reserve_h >= BUDGET_USD:
         assert purse.must_stop(seen.standing())
     if purse.must_end(seen.standing()):
@@ -62,12 +63,19 @@ def test_it_stops_while_a_checkpoint_and_the_teardown_can_still_be_paid(seen: Se
 @given(spent=st.floats(0, BUDGET_USD))
 def test_a_machine_is_refused_when_all_of_them_left_alone_would_break_the_cap(seen: Seen, spent: float) -> None:
     nodes = seen.standing()
-    alone_h = (TIMING.spend_lease_s + TIMING.teardown_s) / 3600
+    alone_h = (TIMING.spend_lease_s + TIMING.self_end_s + TIMING.teardown_s) / 3600
     start_h = seen.market.calibration.startup_s / 3600
     new = seen.prices.ceiling(nodes[0].offer_id)
     worst = spent + ceiling_usd_per_hour(seen) * alone_h + new * (start_h + alone_h)
     if worst > BUDGET_USD:
         assert not Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+
+
+@given(spent=st.floats(0, BUDGET_USD))
+def test_money_never_cuts_the_lease_before_the_run_was_told_to_checkpoint(seen: Seen, spent: float) -> None:
+    purse = Purse(seen, TIMING, spent)
+    if not purse.must_stop(seen.standing()):
+        assert purse.lease_end_wall_s(seen.standing()) >= seen.wall_s + min(TIMING.checkpoint_s, TIMING.spend_lease_s)
 
 
 def test_plenty_of_money_allows_a_machine(seen: Seen) -> None:

@@ -125,10 +125,10 @@ def test_a_machine_that_vanished_while_it_started_is_billed_as_long_as_its_pool_
         listed=frozenset(),
         now_s=seen.now_s + 1e5,
     )
-    store, timing = SimStore(Faults()), Timing()
+    store, timing = SimStore(Faults()), Timing(self_end_s=40.0)
     settle(later, store, Memory(), timing)
     (rent,) = [line for line in store.ledger(seen.run.id) if line.kind is CostKind.COMPUTE]
-    assert rent.to_s - rent.from_s == start_s + timing.spend_lease_s + timing.teardown_s
+    assert rent.to_s - rent.from_s == start_s + timing.spend_lease_s + 40.0 + timing.teardown_s
 
 
 def rent_of(

@@ -18,6 +18,10 @@ class SwitchedBucket(Bucket):
         self._count()
         super().put(name, content)
 
+    def create(self, name: str, content: bytes) -> bool:
+        self._count()
+        return super().create(name, content)
+
     def upload(self, name: str, path: str) -> None:
         self._count()
         super().upload(name, path)

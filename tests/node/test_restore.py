@@ -68,6 +68,22 @@ def test_an_epoch_is_never_taken_twice_though_nothing_else_was_stored(bucket: Sw
     assert start_of(tmp_path / "c") == Start(epoch=third.epoch, version=0)
 
 
+class LateBucket(SwitchedBucket):
+    """Another head claims an epoch between this one's look and its claim."""
+
+    def create(self, name: str, content: bytes) -> bool:
+        if not self.list("heads"):
+            super().create(name, b"another head")
+        return super().create(name, content)
+
+
+def test_two_heads_that_claim_at_once_get_different_epochs(tmp_path: Path) -> None:
+    bucket = LateBucket(tmp_path / "store")
+    claim = restore(bucket, tmp_path / "run", SECRET, HEAD)
+    assert claim.epoch >= 4 and bucket.get(bucket.list("heads")[0]) == b"another head"
+    assert start_of(tmp_path / "run").epoch == claim.epoch
+
+
 def test_a_store_that_is_away_is_never_taken_for_an_empty_one(bucket: SwitchedBucket, tmp_path: Path) -> None:
     stored(bucket, tmp_path, 0, 40)
     bucket.is_away = True

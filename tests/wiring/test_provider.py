@@ -1,5 +1,6 @@
 """Who rents: what a run on real machines needs before anything is asked of a cloud."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hexcloud import wiring
 from hexcloud.controller.outside import LEASE_STARTUPS, Timing
 from hexcloud.domain.errors import ConfigError
-from hexcloud.domain.run import RunSpec
+from hexcloud.domain.run import RunSpec, RunState
 from hexcloud.wiring import provider
 
 
@@ -85,7 +86,21 @@ def test_a_variable_is_passed_by_name_and_its_value_is_never_in_the_run(
     assert provider.passed_env(run) == {"AWS_ENDPOINT_URL": "http://10.0.0.1:5000"}
     assert "10.0.0.1" not in run.model_dump_json()
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    assert provider.passed_env(run) == {}, "a run that ends must end without it, too"
+    with pytest.raises(ConfigError, match=rf"pass_env: AWS_ENDPOINT_URL not set .*`hexcloud down {run.id}`"):
+        provider.passed_env(run)
+    ending = run.model_copy(update={"state": RunState.STOPPING})
+    assert provider.passed_env(ending) == {}, "a run that ends must end without it, too"
+
+
+def test_a_store_that_does_not_keep_what_is_written_is_refused_before_anything_is_rented(tmp_path: Path) -> None:
+    spec = RunSpec(store=f"file://{tmp_path}/store")
+    provider.require_store(spec)
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+    shutil.rmtree(tmp_path / "store/preflight", ignore_errors=True)
+    (tmp_path / "store/preflight").write_text("a file where a folder should be")
+    with pytest.raises(ConfigError, match=r"store: nothing was rented, .*cannot write preflight/"):
+        provider.require_store(spec)
+    provider.require_store(RunSpec())
 
 
 def test_a_real_runs_lease_outlasts_two_startups_and_a_local_one_is_the_usual(real: RunSpec) -> None:

@@ -5,20 +5,23 @@ are kept out of the way.
 """
 
 import io
+import json
 import logging
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from threading import Thread
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.adapters.provisioners.sky_calls import Failure, JobState, Progress, Started, TaskRefusedError
+from hexcloud.adapters.provisioners.sky_config import guarded
+from hexcloud.adapters.provisioners.sky_patience import Patience
 from hexcloud.adapters.provisioners.sky_template import Task
 from hexcloud.domain.errors import RateLimitError, UnknownProvisionError
 
@@ -29,6 +32,10 @@ CANCEL_S = 20.0
 LAST_LINES = 20
 MAX_SAID_CHARS = 300
 LAST_WORDS_S = 15.0
+CALL_S = 30.0
+"""For an answer of a server that runs; most come within one second."""
+LAUNCH_S = 180.0
+"""The same with the upload of what a launch copies onto its machines."""
 _PROGRESS = {
     "PENDING": Progress.WAITING,
     "WAITING": Progress.WAITING,
@@ -56,100 +63,112 @@ _SILENT = (
 )
 
 
+T = TypeVar("T")
+
+
 class SkyApi:
-    """Speaks to the API server that SkyPilot's own settings name; a local one is started when there is none."""
+    """Speaks to the API server that SkyPilot's own settings name; a local one is started when there is none.
+
+    No call takes longer than `CALL_S`, or `LAUNCH_S`, beside the start of the server.
+    """
+
+    def __init__(self) -> None:
+        self._patience = Patience()
 
     def launch(self, task: Task, cluster: str) -> str:
-        """See `SkyCalls.launch`."""
-        sdk = self._sdk
+        """See `SkyCalls.launch`. While SkyPilot has not answered to it, another launch of the cluster is the same."""
+        sdk, sky = self._sdk, self._sky
         try:
-            with _answered():
-                return str(sdk.launch(self._sky.Task.from_yaml_config(dict(task)), cluster_name=cluster))
+            return self._asked(
+                ("launch", cluster),
+                lambda: str(sdk.launch(sky.Task.from_yaml_config(dict(task)), cluster_name=cluster)),
+                LAUNCH_S,
+            )
         except UnknownProvisionError as error:
             raise TaskRefusedError(error.__cause__ or error) from error
 
     def launches(self, cluster: str) -> tuple[str, ...]:
         """See `SkyCalls.launches`."""
         fields = ["request_id", "name", "created_at"]
-        with _answered():
-            found = self._sdk.api_status(cluster_name=cluster, all_status=True, fields=fields)
+        sdk = self._sdk
+        found = self._asked(
+            ("launches", cluster), lambda: sdk.api_status(cluster_name=cluster, all_status=True, fields=fields)
+        )
         launches = (request for request in found if request.name == LAUNCH)
         return tuple(one.request_id for one in sorted(launches, key=lambda one: -one.created_at))
 
     def progress(self, request: str) -> Progress:
         """See `SkyCalls.progress`."""
-        with _answered():
-            found = self._sdk.api_status(request_ids=[request])
+        sdk = self._sdk
+        found = self._asked(("progress", request), lambda: sdk.api_status(request_ids=[request]))
         return _PROGRESS.get(found[0].status, Progress.WAITING) if found else Progress.FORGOTTEN
 
     def started(self, request: str) -> Started:
         """See `SkyCalls.started`."""
-        with _answered():
-            job, handle = self._sdk.get(request)
+        sdk = self._sdk
+        job, handle = self._asked(("get", request), lambda: sdk.get(request))
         addresses = getattr(handle, "stable_internal_external_ips", None) or ()
         return Started(job, tuple(private for private, _ in addresses))
 
     def failure(self, request: str) -> Failure:
         """See `SkyCalls.failure`."""
-        log = io.StringIO()
-        with _answered():
-            self._sdk.stream_and_get(request, follow=False, output_stream=log)
+        log, sdk = io.StringIO(), self._sdk
+        key = ("log", request, id(log))
+        self._asked(key, lambda: sdk.stream_and_get(request, follow=False, output_stream=log))
         try:
-            with _answered():
-                self._sdk.get(request)
+            self._asked(("get", request), lambda: sdk.get(request))
         except UnknownProvisionError as error:
             return Failure(error.__cause__ or error, log.getvalue())
         return Failure(RuntimeError("the launch failed and says no reason"), log.getvalue())
 
     def has(self, cluster: str) -> bool:
         """See `SkyCalls.has`."""
-        with _answered():
-            return bool(self._sdk.get(self._sdk.status([cluster])))
+        sdk = self._sdk
+        return bool(self._asked(("has", cluster), lambda: sdk.get(sdk.status([cluster]))))
 
     def jobs(self, cluster: str) -> tuple[int, ...]:
         """See `SkyCalls.jobs`."""
+        sdk = self._sdk
         try:
-            with _answered():
-                queue = self._sdk.get(self._sdk.queue(cluster, skip_finished=True))
+            queue = self._asked(("jobs", cluster), lambda: sdk.get(sdk.queue(cluster, skip_finished=True)))
         except UnknownProvisionError:
             return ()  # it is not up
         return tuple(int(job["job_id"]) for job in queue)
 
     def job(self, cluster: str, job: int | None) -> JobState:
         """See `SkyCalls.job`."""
+        sdk, jobs = self._sdk, None if job is None else [job]
         try:
-            with _answered():
-                states = self._sdk.get(self._sdk.job_status(cluster, None if job is None else [job]))
+            states = self._asked(("job", cluster, job), lambda: sdk.get(sdk.job_status(cluster, jobs)))
         except UnknownProvisionError:
             return JobState.SILENT
         state = next(iter(states.values()), None)
         return JobState.SILENT if state is None else _JOBS.get(state.value, JobState.SILENT)
 
     def last_words(self, cluster: str, job: int | None) -> str:
-        """See `SkyCalls.last_words`. SkyPilot may never come back from this one, so it is not waited for for long."""
+        """See `SkyCalls.last_words`. SkyPilot may never come back from this one: then what it wrote so far counts."""
         sdk, log = self._sdk, io.StringIO()
-
-        def read() -> None:
-            with suppress(UnknownProvisionError, RateLimitError), _answered():
-                sdk.tail_logs(cluster, job, follow=False, tail=LAST_LINES, output_stream=log)
-
-        reading = Thread(target=read, daemon=True)
-        reading.start()
-        reading.join(LAST_WORDS_S)
+        words = {"follow": False, "tail": LAST_LINES, "output_stream": log}
+        with suppress(UnknownProvisionError, RateLimitError):
+            self._asked(("words", cluster, id(log)), lambda: sdk.tail_logs(cluster, job, **words), LAST_WORDS_S)
         return log.getvalue()
 
     def cancel(self, request: str) -> None:
         """See `SkyCalls.cancel`."""
-        with _answered():
-            self._sdk.get(self._sdk.api_cancel([request], silent=True))
+        sdk = self._sdk
+        self._asked(("cancel", request), lambda: sdk.get(sdk.api_cancel([request], silent=True)))
         give_up = time.monotonic() + CANCEL_S
         while self.progress(request) is Progress.WAITING and time.monotonic() < give_up:
             time.sleep(0.2)
 
     def down(self, cluster: str) -> str:
         """See `SkyCalls.down`."""
+        sdk = self._sdk
+        return self._asked(("down", cluster), lambda: str(sdk.down(cluster)))
+
+    def _asked(self, key: tuple[object, ...], call: Callable[[], T], within_s: float = CALL_S) -> T:
         with _answered():
-            return str(self._sdk.down(cluster))
+            return self._patience.wait(key, within_s, call)
 
     @cached_property
     def _sky(self) -> Any:
@@ -171,11 +190,20 @@ class SkyApi:
         quiet: Any = sdk
         quiet.click = SimpleNamespace(secho=lambda *_, **__: None, BadParameter=ValueError)
         with _answered():
+            _guard(sky.skypilot_config)
             is_there = common.get_api_server_status().status is not common.ApiServerStatus.UNHEALTHY
             if not is_there and common.is_api_server_local():
                 _start_server()
         assert sky.get is sdk.get
         return sdk
+
+
+def _guard(settings: Any) -> None:
+    """Lay our settings over the user's, for this process: they travel to the server with every request."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(guarded(settings.to_dict()), file)
+        file.flush()
+        settings.apply_cli_config([file.name])
 
 
 def _start_server() -> None:

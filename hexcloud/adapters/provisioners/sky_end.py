@@ -1,6 +1,7 @@
 """SkyEnd: how a cluster ends. SkyPilot is asked first; the cloud itself when it refuses, forgets or is slow."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from hexcloud.adapters.clouds.machines import Machine, Machines
@@ -38,15 +39,20 @@ class SkyEnd:
         """
         if not record.down_wall_s:
             record = self.records.change(record.cluster, down_wall_s=self.wall_s())
-        is_late = self.wall_s() - record.down_wall_s > DOWN_S
+        if self.wall_s() - record.down_wall_s > DOWN_S:
+            is_gone = self.by_cloud(record)  # first: SkyPilot may be what hangs
+            with suppress(RateLimitError, UnknownProvisionError):
+                self._is_at_work(record)
+            return is_gone
         try:
-            if self._is_at_work(record) and not is_late:
+            if self._is_at_work(record):
                 return False
-        except RateLimitError:
-            if not is_late:
-                raise
         except UnknownProvisionError:
             pass  # SkyPilot refuses: the cloud is asked
+        return self.by_cloud(record)
+
+    def by_cloud(self, record: SkyRecord) -> bool:
+        """Ask the cloud to end what it lists, and return whether it lists nothing."""
         left = self.standing(record)
         if left:
             self.machines[record.cloud].end(left)

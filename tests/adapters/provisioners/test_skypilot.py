@@ -1,17 +1,23 @@
 """The provisioner as its caller sees it: never slow, never twice."""
 
+import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from hexcloud.adapters.provisioners import skypilot
+from hexcloud.adapters.provisioners import sky_end, skypilot
+from hexcloud.adapters.provisioners.naming import RUN as RUN_TAG
+from hexcloud.adapters.provisioners.naming import cluster_name
 from hexcloud.adapters.provisioners.sky_calls import Progress
+from hexcloud.adapters.provisioners.sky_patience import Patience
 from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
-from hexcloud.domain.errors import NotYetError
+from hexcloud.domain.errors import NotYetError, ProvisionError, UnknownProvisionError
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.offer import Offer
 from tests.adapters.provisioners.renting import RUN, Rented, command
@@ -58,6 +64,63 @@ def test_a_cloud_that_cannot_be_asked_for_machines_is_not_rented_from(
 ) -> None:
     elsewhere = here.model_copy(update={"cloud": "lambda"})
     assert rented.refusal(nodes[:1], elsewhere).code == "cloud"
+
+
+@dataclass
+class Hung(SkyStandIn):
+    """Its server takes a question and never answers."""
+
+    patience: Patience = field(default_factory=Patience)
+
+    def has(self, cluster: str) -> bool:
+        return self.patience.wait(("has", cluster), 0.2, lambda: bool(Event().wait()))
+
+
+def test_a_server_that_hangs_keeps_no_machine_alive_however_many_there_are(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rented.launch(nodes[:1], here)
+    rented.launch(nodes[1:2], here)
+    rented.sky = Hung(tasks=rented.sky.tasks, clusters=rented.sky.clusters)
+    monkeypatch.setattr(sky_end, "DOWN_S", 0.5)
+    monkeypatch.setattr(skypilot, "MAX_AT_ONCE", 1)
+    rented.restart()
+    give_up = time.monotonic() + 30.0
+    while standing(rented) and time.monotonic() < give_up:
+        for node in nodes[:2]:
+            with suppress(ProvisionError):
+                rented.now.terminate(node.id)
+    assert not standing(rented)
+
+
+def test_a_full_disk_is_a_refusal_of_a_launch_and_the_end_of_a_machine_all_the_same(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...]
+) -> None:
+    rented.launch(nodes[:1], here)
+    with full_disk(rented.folder / "sky", nodes):
+        with pytest.raises(UnknownProvisionError) as refused:
+            rented.now.launch(nodes[1:2], here, (command(nodes[1]),))
+        assert refused.value.code == "IsADirectoryError" and "on this computer" in str(refused.value)
+        with pytest.raises(UnknownProvisionError, match="on this computer"):
+            rented.now.terminate(nodes[0].id)
+    assert not standing(rented)
+    rented.end(nodes[0].id)
+
+
+def standing(rented: Rented) -> bool:
+    return bool(rented.machines.listed({RUN_TAG: RUN}))
+
+
+@contextmanager
+def full_disk(folder: Path, nodes: tuple[Node, ...]) -> Iterator[None]:
+    """No record can be written: a folder is where its draft would be. (A folder that is closed stops no root.)"""
+    names = [cluster_name(RUN, node.slot, node.attempt) for node in nodes]
+    drafts = [folder / f".{name}.json.{os.getpid()}" for name in names]
+    for draft in drafts:
+        draft.mkdir()
+    yield
+    for draft in drafts:
+        draft.rmdir()
 
 
 def test_a_launch_that_hangs_inside_skypilot_is_given_up_ended_and_followed_by_the_next(
