@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from hexcloud.domain.command import Command
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Billed, Node, NodeId, Rented, RunId
+from hexcloud.domain.fleet import Billed, Look, Node, NodeId, Rented, RunId
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.market import Market, Quota
@@ -160,7 +160,10 @@ class Provisioner(Protocol):
         ...
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """Return ids of all machines of the run that still exist (and bill), as the cloud itself says."""
+        """Return ids of all machines of the run that still exist (and bill), as the cloud itself says.
+
+        Raises PartListError when some places did not answer.
+        """
         ...
 
 
@@ -184,8 +187,8 @@ class Roll(Protocol):
         """Return what a user calls the place: `aws`."""
         ...
 
-    def machines(self) -> tuple[Rented, ...]:
-        """Return the machines that exist, as the place itself says. Raises ProvisionError."""
+    def look(self) -> Look:
+        """Return the machines that exist, as the place itself says, and where it says nothing."""
         ...
 
     def end(self, machines: tuple[Rented, ...]) -> None:

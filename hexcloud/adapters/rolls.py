@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from contextlib import suppress
 
-from hexcloud.adapters.clouds.machines import Machine, Machines
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Machine, Machines
 from hexcloud.adapters.provisioners.naming import RUN, node_ids, run_label
-from hexcloud.domain.errors import NotYetError
-from hexcloud.domain.fleet import THIS_COMPUTER, NodeId, Rented, RunId
+from hexcloud.domain.errors import NotYetError, ProvisionError
+from hexcloud.domain.fleet import THIS_COMPUTER, Look, NodeId, Rented, RunId
 from hexcloud.ports import Provisioner
 
 ANY = ""
@@ -19,15 +19,21 @@ class AccountRoll:
         self.name = name
         self._machines = machines
 
-    def machines(self) -> tuple[Rented, ...]:
-        """Return what the cloud lists in all its regions. Raises ProvisionError."""
-        return tuple(_rented(machine) for machine in self._machines.listed({RUN: ANY}))
+    def look(self) -> Look:
+        """Return what the cloud lists in all its regions, and which of them gave no answer."""
+        answer = self._machines.look({RUN: ANY})
+        named = {
+            self.name if region == EVERYWHERE else f"{self.name}/{region}": str(problem)
+            for region, problem in answer.problems.items()
+        }
+        return Look(machines=tuple(_rented(machine) for machine in answer.machines if machine.exists), problems=named)
 
     def end(self, machines: tuple[Rented, ...]) -> None:
         """End them; those that have ended are fine. Raises ProvisionError."""
         ids = {(machine.place, machine.id) for machine in machines}
-        listed = self._machines.listed({RUN: ANY})
-        self._machines.end([one for one in listed if (_place(one), one.id) in ids])
+        regions = sorted({machine.place.split("/")[1] for machine in machines})
+        listed = self._machines.look({RUN: ANY}, regions).machines
+        self._machines.end([one for one in listed if one.exists and (_place(one), one.id) in ids])
 
 
 class ComputerRoll:
@@ -39,13 +45,17 @@ class ComputerRoll:
         """`runs`: every local run and who started its nodes."""
         self._runs = tuple(runs)
 
-    def machines(self) -> tuple[Rented, ...]:
-        """Return the nodes that live. Raises ProvisionError."""
-        return tuple(
-            Rented(run=run_label(run_id), id=node_id, place=self.name, instance_type="process")
-            for run_id, provisioner in self._runs
-            for node_id in provisioner.list_nodes(run_id)
-        )
+    def look(self) -> Look:
+        """Return the nodes that live."""
+        try:
+            machines = tuple(
+                Rented(run=run_label(run_id), id=node_id, place=self.name, instance_type="process")
+                for run_id, provisioner in self._runs
+                for node_id in provisioner.list_nodes(run_id)
+            )
+        except ProvisionError as error:
+            return Look(problems={self.name: str(error)})
+        return Look(machines=machines)
 
     def end(self, machines: tuple[Rented, ...]) -> None:
         """End them; called again it ends them by force. Raises ProvisionError."""

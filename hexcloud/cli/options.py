@@ -66,6 +66,9 @@ PassEnv = Annotated[
 AllRuns = Annotated[
     bool, typer.Option("--all-runs", help="End the machines of every run, found by their tags on every account.")
 ]
+UnknownToo = Annotated[
+    bool, typer.Option("--unknown-too", help="With --all-runs: machines of runs that this computer does not know, too.")
+]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the run.", show_default="main")]
 Resume = Annotated[
     str | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hexcloud.cli.find import find_run
-from hexcloud.cli.options import AllRuns, AsJson, RunName, Yes
+from hexcloud.cli.options import AllRuns, AsJson, RunName, UnknownToo, Yes
 from hexcloud.cli.output import console, print_json, say
 from hexcloud.cli.picture import Picture, take
 
@@ -89,7 +89,13 @@ def replan(run: RunName = None) -> None:
     say(f"run {found.id} re-plans at its next turn; `hexcloud events --kind replan` shows what comes of it")
 
 
-def down(run: RunName = None, all_runs: AllRuns = False, yes: Yes = False, as_json: AsJson = False) -> None:
+def down(
+    run: RunName = None,
+    all_runs: AllRuns = False,
+    unknown_too: UnknownToo = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
     """End a run: checkpoint, end every machine, wait until each end is confirmed, and report what was billed.
 
     With --all-runs: the machines of every run, also of those whose controller or computer is gone.
@@ -97,7 +103,7 @@ def down(run: RunName = None, all_runs: AllRuns = False, yes: Yes = False, as_js
     if all_runs:
         from hexcloud.cli.sweep import down_all
 
-        down_all(run, yes, as_json)
+        down_all(run, yes, unknown_too, as_json)
     else:
         _down(run, as_json)
 

@@ -9,6 +9,7 @@ from hexcloud.cli.output import say
 
 if TYPE_CHECKING:
     from hexcloud.domain.event import Event
+    from hexcloud.domain.fleet import Rented
     from hexcloud.domain.run import RunRecord, RunSpec
     from hexcloud.ports import Timer
 
@@ -92,25 +93,29 @@ def swept(run: "RunRecord") -> list[str]:
     """End the machines of ended runs on all accounts; return what a user should know. Raises StoreError."""
     from hexcloud import wiring
     from hexcloud.cli.drive import is_controlled
-    from hexcloud.controller.sweep import end_all, survey
+    from hexcloud.controller.sweep import ENDED, end_all, survey
 
     accounts, known = wiring.account_rolls(), wiring.runs_by_tag(wiring.open_store())
     seen = survey(accounts, known, is_controlled)
-    ours = {place: why for place, why in seen.problems.items() if place in run.policy.clouds}
+    ours = {place: why for place, why in seen.problems.items() if place.split("/")[0] in run.policy.clouds}
     told = [f"{place} could not be asked for forgotten machines: {why}" for place, why in ours.items()]
     forgotten = [one for one in seen.found if one.is_forgotten]
     for one in forgotten:
         told.append(f"ended {len(one.machines)} machines of run {one.tag}, which has ended")
     if forgotten:
-        answered = [account for account in accounts if account.name not in seen.problems]
-        tags = frozenset(one.tag for one in forgotten)
-        left, _ = end_all(answered, tags, wiring.wall_clock(), PATIENCE_S)
+        tags, store = {one.tag for one in forgotten}, wiring.open_store()
+
+        def may_end(machine: "Rented") -> bool:
+            now = wiring.runs_by_tag(store).get(machine.run)
+            return machine.run in tags and now is not None and now.state in ENDED and not is_controlled(now)
+
+        left, _ = end_all(accounts, tags, may_end, wiring.wall_clock(), PATIENCE_S)
         told += [f"{machine.id} in {machine.place} is still listed; it is asked again" for machine in left]
     for one in seen.found:
         if not one.is_forgotten and not one.is_controlled:
             told.append(
                 f"{len(one.machines)} machines of run {one.tag} ({one.fate}) bill on; "
-                "`hexcloud down --all-runs` ends machines of every run"
+                "`hexcloud down --all-runs` ends machines of every run of this computer, with --unknown-too of others"
             )
     return told
 

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,8 +11,6 @@ import typer
 
 from hexcloud.cli.output import console, print_json, say
 from hexcloud.domain.errors import ConfigError
-from hexcloud.domain.fleet import THIS_COMPUTER
-from hexcloud.domain.offer import place_of
 
 if TYPE_CHECKING:
     from hexcloud.controller.sweep import Found, Survey
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from hexcloud.ports import Store
 
 PATIENCE_S = 900.0
-"""Wall seconds in which every machine is to end."""
+"""Wall seconds in which every machine is to end; a run that ends itself gets as long before."""
 
 
-def down_all(run: str | None, yes: bool, as_json: bool) -> None:
-    """Show every machine, ask, end them, and tell what was ended and billed. Exit 1 when something may still bill."""
+def down_all(run: str | None, yes: bool, unknown_too: bool, as_json: bool) -> None:
+    """Show every machine, ask, end them, and tell what was ended and billed. Exit 1 when something may still bill.
+
+    Machines of runs that are not known here end with `unknown_too` only, and none but those that were shown.
+    """
     from hexcloud import wiring
     from hexcloud.cli.drive import is_controlled
     from hexcloud.controller.sweep import ENDED, end_all, survey
@@ -36,22 +39,32 @@ def down_all(run: str | None, yes: bool, as_json: bool) -> None:
     _show(seen, going_on, as_json)
     left: tuple[Rented, ...] = ()
     if seen.found or going_on:
-        _ask(yes)
-        _end_runs(going_on)
-        answered = [roll for roll in wiring.rolls(store) if roll.name not in seen.problems]
-        tags = frozenset(one.tag for one in seen.found)
-        left, problems = end_all(answered, tags, wiring.wall_clock(), PATIENCE_S)
-        seen = replace(seen, problems={**seen.problems, **problems})
+        _ask(yes, unknown_too)
+        _end_runs(going_on, PATIENCE_S)
+        ours = {tag for tag, run in wiring.runs_by_tag(store).items() if run.id in {one.id for one in going_on}}
+        tags, may_end = ours | {one.tag for one in seen.found}, _may_end(seen, store, unknown_too)
+        left, problems = end_all(wiring.rolls(store), tags, may_end, wiring.wall_clock(), PATIENCE_S)
+        seen = replace(seen, problems=problems)
         _bill(seen, store)
     _report(seen, left, store, as_json)
-    if left or set(seen.problems) & _rented_on(store):
+    if left or seen.problems:
         raise typer.Exit(1)
 
 
-def _rented_on(store: "Store") -> set[str]:
-    """Return the places on which runs of this computer ever had machines: what happens elsewhere is nobody's fault."""
-    real = {run.id for run in store.runs() if run.spec.is_real}
-    return {THIS_COMPUTER} | {place_of(node.offer_id).cloud for run_id in real for node in store.nodes(run_id)}
+def _may_end(seen: "Survey", store: "Store", unknown_too: bool) -> "Callable[[Rented], bool]":
+    """Return who may be ended, by the books as they are when it is asked: no machine of a run that somebody drives."""
+    from hexcloud import wiring
+    from hexcloud.cli.drive import is_controlled
+
+    shown = {(machine.place, machine.id) for one in seen.found if one.run is None for machine in one.machines}
+
+    def may_end(machine: "Rented") -> bool:
+        run = wiring.runs_by_tag(store).get(machine.run)
+        if run is None:
+            return unknown_too and (machine.place, machine.id) in shown
+        return not is_controlled(run)
+
+    return may_end
 
 
 def _show(seen: "Survey", going_on: "list[RunRecord]", as_json: bool) -> None:
@@ -70,24 +83,33 @@ def _show(seen: "Survey", going_on: "list[RunRecord]", as_json: bool) -> None:
         say(f"{place} could not be asked: {why}")
 
 
-def _ask(yes: bool) -> None:
+def _ask(yes: bool, unknown_too: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
         raise ConfigError("nothing was ended: nobody can be asked; add --yes")
-    typer.confirm(
-        "End all of these machines, also those of runs that this computer does not know?", abort=True, err=True
-    )
+    which = "also those of runs" if unknown_too else "but for those of runs"
+    typer.confirm(f"End all of these machines, {which} that this computer does not know?", abort=True, err=True)
 
 
-def _end_runs(runs: "list[RunRecord]") -> None:
-    """End every run that goes on, all at once, each by a process of its own; a failure shows in what is left."""
+def _end_runs(runs: "list[RunRecord]", patience_s: float) -> None:
+    """End every run that goes on, all at once, each by a process of its own; a failure shows in what is left.
+
+    One that is not through in time is stopped: then its machines are ended without it.
+    """
     argv = [sys.executable, "-m", "hexcloud.cli", "down"]
     ending = [
         subprocess.Popen([*argv, run.id, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for run in runs
     ]
+    give_up_s = time.monotonic() + patience_s
     for run, process in zip(runs, ending, strict=True):
-        if process.wait() != 0:
+        try:
+            has_failed = process.wait(max(0.0, give_up_s - time.monotonic())) != 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            has_failed = True
+        if has_failed:
             say(f"run {run.id} did not end as it should; `hexcloud events {run.id}` tells why")
 
 
@@ -103,13 +125,19 @@ def _bill(seen: "Survey", store: "Store") -> None:
 
 
 def _report(seen: "Survey", left: "tuple[Rented, ...]", store: "Store", as_json: bool) -> None:
-    still = {machine.id for machine in left}
+    hidden = {machine for one in seen.found for machine in one.machines if _is_hidden(machine, seen)}
+    still = {machine.id for machine in hidden.union(left)}
     rows = [_row(one, still, store) for one in seen.found]
     if as_json:
         machines = [machine.model_dump(mode="json") for machine in left]
         print_json({"runs": rows, "left": machines, "problems": seen.problems})
     else:
         _tell(rows, left, seen)
+
+
+def _is_hidden(machine: "Rented", seen: "Survey") -> bool:
+    """Is nothing known of the place where it was?"""
+    return any(f"{machine.place}/".startswith(f"{place}/") for place in seen.problems)
 
 
 def _row(one: "Found", still: set[str], store: "Store") -> dict[str, object]:
@@ -127,8 +155,15 @@ def _tell(rows: list[dict[str, object]], left: "tuple[Rented, ...]", seen: "Surv
         money = f"{billed:.2f} USD billed" if isinstance(billed, float) else "its bill is not known here"
         typer.echo(f"run {row['run']}: {count} machines ended, {money}")
     for machine in left:
-        say(f"{machine.id} ({machine.instance_type}) in {machine.place} STILL RUNS: end it in the cloud's console")
+        what = f"{machine.id} ({machine.instance_type}) of run {machine.run} in {machine.place} STILL RUNS"
+        say(f"{what}: {_mend(machine.run, seen)}")
     for place, why in seen.problems.items():
         say(f"machines on {place} may still run: {why}")
-    if not rows:
+    if not rows and not seen.problems:
         typer.echo("no machine of any run was found")
+
+
+def _mend(tag: str, seen: "Survey") -> str:
+    if any(one.tag == tag and one.run is None for one in seen.found):
+        return "no run of this computer; --unknown-too ends those that are shown, if nobody starts more"
+    return "it was not ended in time, or its run goes on again: say it once more, or use the cloud's console"

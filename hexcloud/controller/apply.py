@@ -6,7 +6,7 @@ from hexcloud.controller.budget import Purse
 from hexcloud.controller.gang import BROKEN_GANG, asked_for, remnants
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.launching import Launching
-from hexcloud.controller.life import OVER
+from hexcloud.controller.life import OVER, Patience
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
@@ -46,7 +46,7 @@ def sweep(nodes: Nodes, hands: Hands) -> None:
 
 def _tell_ended_strays(nodes: Nodes, hands: Hands) -> None:
     """Say that a machine which no record knows, and which the user was alarmed of, has gone."""
-    listed = hands.seen.listed
+    listed = hands.seen.listed if hands.seen.is_whole else None
     for stray, ending in hands.memory.endings.items():
         if listed is not None and ending.told_at is not None and stray not in listed | set(nodes):
             ending.told_at = None
@@ -80,7 +80,7 @@ def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse
     for slot in missing:
         if slot.role is Role.ROLLOUT:
             after |= _intend((slot,), after, hands, purse)
-    if gang and not _is_fenced(nodes):
+    if gang and not any(_is_fenced(node, hands) for node in nodes.values()):
         after |= _intend(gang, after, hands, purse)
     for unit in asked_for(after.values(), launching.slots):
         after |= {node.id: node for node in launching.launch(unit)}
@@ -95,6 +95,9 @@ def _intend(gang: tuple[Slot, ...], nodes: Nodes, hands: Hands, purse: Purse) ->
     """Store the intents to rent the machines of a gang, unless their pool is blocked or they are too dear together."""
     offer_id = gang[0].offer_id
     if offer_id in hands.memory.blocked:
+        return {}
+    if hands.seen.is_silent(offer_id):  # what is asked for there may begin, and nobody would know
+        hands.block(offer_id, "its region gives no answer")
         return {}
     standing = tuple(node for node in nodes.values() if node.status is not NodeStatus.GONE)
     if not purse.can_launch(standing, offer_id, len(gang)):
@@ -132,9 +135,25 @@ def _drains_trainer(nodes: Nodes) -> bool:
     return any(node.role is Role.TRAINER and node.status is NodeStatus.DRAINING for node in nodes.values())
 
 
-def _is_fenced(nodes: Nodes) -> bool:
-    """Must a gang wait? Two heads at once would write one run's checkpoints twice, so the old one ends first."""
-    return any(node.role is Role.TRAINER and node.status is not NodeStatus.GONE for node in nodes.values())
+def _is_fenced(node: Node, hands: Hands) -> bool:
+    """Must a gang wait for this node? Two heads would write one run's checkpoints twice, so the old one ends first.
+
+    Where nobody can say whether it has, its spend lease must have ended it.
+    """
+    if node.role is not Role.TRAINER or node.status is NodeStatus.GONE:
+        return False
+    is_unknown = hands.seen.is_listed(node) is None and node.status in _REVOKED
+    return not (is_unknown and _is_lapsed(node, hands))
+
+
+def _is_lapsed(node: Node, hands: Hands) -> bool:
+    """Is the last lease that a node can have been given over? None was renewed after the coordinator's last answer."""
+    seen, timing, memory = hands.seen, hands.ports.timing, hands.memory
+    silent_s = seen.wall_s - (memory.answered_at if memory.answered_at is not None else seen.wall_s)
+    lease_s = timing.spend_lease_s + 2 * timing.teardown_s
+    if node.ready_at_s is None:  # its first lease began with its program, at the latest when it had to be there
+        silent_s = min(silent_s, Patience(timing, memory).asked_s(node, seen) - timing.start_s)
+    return silent_s > lease_s
 
 
 def _is_filled(placement: Placement, nodes: Nodes, seen: Seen) -> bool:

@@ -8,6 +8,7 @@ from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Ports
 from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, ProvisionError, RateLimitError
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.offer import Offer, OfferId
 
 HARD_REFUSALS = 3
@@ -106,16 +107,22 @@ class Hands:
         age_h = (self.seen.now_s - node.requested_at_s) / 3600.0 if node else None
         price = "at a price nobody knows" if usd_per_hour is None else f"at {usd_per_hour:.2f} USD/h"
         age = "of unknown age" if age_h is None else f"{age_h:.1f} h old"
-        why = ending.said or f"it is still listed {self.seen.wall_s - ending.since:.0f} s after its end was asked for"
+        why = ending.said or self._why_unended(node, self.seen.wall_s - ending.since)
         self.journal.say(
             END_REFUSED,
             f"{node_id} {price}, {age}, does not end: {why}; it is asked for again and again, look at the cloud's "
-            f"console for machines with the tag hexcloud-node={node_id}",
+            f"console for machines with the tag {NODE_TAG}={label('.'.join(node_id.rsplit('.', 2)[1:]))}",
             node=node_id,
             usd_per_hour=usd_per_hour,
             age_h=age_h,
             refusals=ending.refusals,
         )
+
+    def _why_unended(self, node: Node | None, since_s: float) -> str:
+        """Return what keeps a machine on the books although the provider heard of its end."""
+        is_listed = True if node is None else self.seen.is_listed(node)
+        known = "its cloud cannot be asked whether it has ended," if is_listed is None else "it is still listed"
+        return f"{known} {since_s:.0f} s after its end was asked for"
 
     def _block(self, offer_ids: tuple[OfferId, ...], for_s: float, reason: str) -> None:
         for offer_id in offer_ids:

@@ -85,11 +85,11 @@ def _spans(node: Node, seen: Seen, marks: Marks, timing: Timing) -> Iterator[Spa
 
 def _span(node: Node, from_s: float, seen: Seen, is_known: bool, timing: Timing) -> Iterator[Span]:
     """Yield the time from a moment on, unless there is nothing to bill (yet). `is_known`: a machine did exist."""
-    is_listed = seen.listed is not None and node.id in seen.listed
+    is_listed = seen.is_listed(node)
     if not is_listed and (node.status is NodeStatus.GONE or (not is_known and node.status is NodeStatus.REQUESTED)):
         return
     to_s = seen.now_s
-    if seen.listed is not None and not is_listed:
+    if is_listed is False:
         to_s = min(to_s, from_s + _alone_s(node, seen, timing))
     if to_s > from_s:
         yield Span(node, from_s, to_s)

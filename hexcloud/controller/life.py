@@ -65,7 +65,7 @@ def was_lost(old: Node, new: Node) -> bool:
 
 
 def _follow(node: Node, seen: Seen, patience: Patience) -> Node:
-    is_listed = None if seen.listed is None else node.id in seen.listed
+    is_listed = seen.is_listed(node)
     match node.status:
         case NodeStatus.GONE:
             return _moved(node, NodeStatus.STOPPING, "found again after its end") if is_listed else node

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.prices import Prices
-from hexcloud.domain.errors import CredentialsError, EngineError, MarketError, ProvisionError
+from hexcloud.domain.errors import CredentialsError, EngineError, MarketError, PartListError, ProvisionError
 from hexcloud.domain.fleet import Billed, FleetState, MeasuredLink, Node, NodeId, NodeStatus
 from hexcloud.domain.market import Market
 from hexcloud.domain.messages import NodeView, RunView
-from hexcloud.domain.offer import OfferId
+from hexcloud.domain.offer import OfferId, place_of
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.run import RunRecord
 from hexcloud.estimate.risk import startup_s
@@ -29,7 +29,7 @@ class Seen:
     nodes: tuple[Node, ...]
     """Every node the run ever had."""
     listed: frozenset[NodeId] | None
-    """What exists and bills, by the provider's word; None when it did not answer."""
+    """What exists and bills, by the provider's word, where it answered; None when it did not answer at all."""
     coordinator: Coordinator | None
     view: RunView | None
     last_view: RunView | None
@@ -38,6 +38,24 @@ class Seen:
     """The plan in force."""
     billed: tuple[Billed, ...] = ()
     """When machines began and ended to bill, as far as the provider says; nothing when it did not answer."""
+    silent: frozenset[str] = frozenset()
+    """`cloud/region` of which the provider could not say what exists there."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Did the provider answer for every place?"""
+        return self.listed is not None and not self.silent
+
+    def is_listed(self, node: Node) -> bool | None:
+        """Does a machine exist? None: nobody knows."""
+        if self.listed is not None and node.id in self.listed:
+            return True
+        return None if self.listed is None or self.is_silent(node.offer_id) else False
+
+    def is_silent(self, offer_id: OfferId) -> bool:
+        """Did the offer's region not say what exists there?"""
+        place = place_of(offer_id)
+        return f"{place.cloud}/{place.region}" in self.silent
 
     @property
     def placement(self) -> Placement | None:
@@ -73,7 +91,7 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
     memory.prices = asked | planned | memory.prices
     memory.prices |= {offer.id: offer.usd_per_hour for offer in market.offers}
     coordinator, view = _coordinator(ports)
-    listed = _listed(run, ports, memory)
+    listed, silent = _listed(nodes, run, ports, memory)
     biller = ports.provisioner if isinstance(ports.provisioner, Biller) else None
     _listen(view, wall_s, memory)
     return Seen(
@@ -89,6 +107,7 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
         last_view=view or ports.store.view(run.id),
         accepted=accepted,
         billed=biller.billed() if biller and listed is not None else (),
+        silent=silent,
     )
 
 
@@ -115,14 +134,28 @@ def _market(now_s: float, ports: Ports, memory: Memory) -> Market:
     return memory.market
 
 
-def _listed(run: RunRecord, ports: Ports, memory: Memory) -> frozenset[NodeId] | None:
+def _listed(
+    nodes: tuple[Node, ...], run: RunRecord, ports: Ports, memory: Memory
+) -> tuple[frozenset[NodeId] | None, frozenset[str]]:
+    """Return what is listed, and the places of which nothing is known."""
     try:
-        return frozenset(ports.provisioner.list_nodes(run.id))
+        return frozenset(ports.provisioner.list_nodes(run.id)), frozenset()
+    except PartListError as error:
+        used = {place_of(node.offer_id) for node in nodes if node.status is not NodeStatus.GONE}
+        refused = (
+            str(error.silent[place]) for place in sorted(_refusing(error) & {f"{a.cloud}/{a.region}" for a in used})
+        )
+        memory.credentials = next(refused, memory.credentials)  # where nothing of ours is left, it is no matter
+        return frozenset(NodeId(node) for node in error.listed), frozenset(error.silent)
     except CredentialsError as error:
         memory.credentials = str(error)
     except ProvisionError:
         pass  # no word is not the word that nothing runs
-    return None
+    return None, frozenset()
+
+
+def _refusing(error: PartListError) -> set[str]:
+    return {place for place, why in error.silent.items() if isinstance(why, CredentialsError)}
 
 
 def _coordinator(ports: Ports) -> tuple[Coordinator | None, RunView | None]:

@@ -19,7 +19,15 @@ from hexcloud.controller.progress import count_loss, hopeless, note
 from hexcloud.controller.replan import Accepted, replan, triggers
 from hexcloud.controller.slow_gang import part_with_slow_gang
 from hexcloud.controller.winddown import begin_stop, wind_down
-from hexcloud.domain.errors import BudgetError, EngineError, MarketError, PlanError, ProvisionError, StoreError
+from hexcloud.domain.errors import (
+    BudgetError,
+    EngineError,
+    MarketError,
+    PartListError,
+    PlanError,
+    ProvisionError,
+    StoreError,
+)
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.messages import RunPhase
 from hexcloud.domain.plan import Placement, Role
@@ -65,11 +73,16 @@ class Controller:
 
     def end_now(self) -> None:
         """Ask for the end of every machine at once, between two turns; what refuses is ended by the next ones."""
-        provisioner = self._ports.provisioner
-        with suppress(ProvisionError):
-            for node_id in provisioner.list_nodes(self._run.id):
-                with suppress(ProvisionError):
-                    provisioner.terminate(node_id)
+        provisioner, nodes = self._ports.provisioner, tuple[str, ...]()
+        try:
+            nodes = provisioner.list_nodes(self._run.id)
+        except PartListError as error:
+            nodes = error.listed
+        except ProvisionError:
+            pass  # the next turns ask
+        for node_id in nodes:
+            with suppress(ProvisionError):
+                provisioner.terminate(NodeId(node_id))
 
     def reconcile_once(self) -> Turn:
         """Take one turn. Without the store or any market it holds and spends nothing new."""

@@ -1,7 +1,7 @@
 """Sweep: machines that carry our tags, whoever's they are, by the word of the clouds themselves."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from hexcloud.domain.errors import ProvisionError
@@ -14,6 +14,8 @@ ENDED = frozenset({RunState.DONE, RunState.FAILED})
 SECONDS_PER_HOUR = 3600.0
 ASK_S = 5.0
 """Between two looks at whether machines have ended."""
+SILENT_S = 15.0
+"""How long a place without an answer is asked again when nothing else is left to do."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Survey:
-    """All machines of all accounts that answered."""
+    """All machines of all places that answered."""
 
     found: tuple[Found, ...]
     problems: Mapping[str, str]
@@ -52,13 +54,12 @@ class Survey:
 def survey(rolls: Iterable[Roll], runs: Mapping[str, RunRecord], is_controlled: Callable[[RunRecord], bool]) -> Survey:
     """Ask every account for machines with our tags. `runs`: every known run by its name on machines."""
     by_tag: defaultdict[str, list[Rented]] = defaultdict(list)
-    problems = {}
+    problems: dict[str, str] = {}
     for roll in rolls:
-        try:
-            for machine in roll.machines():
-                by_tag[machine.run].append(machine)
-        except ProvisionError as error:
-            problems[roll.name] = str(error)
+        seen = roll.look()
+        problems |= seen.problems
+        for machine in seen.machines:
+            by_tag[machine.run].append(machine)
     found = []
     for tag, machines in sorted(by_tag.items()):
         run = runs.get(tag)
@@ -88,29 +89,38 @@ def late_bills(
 
 
 def end_all(
-    rolls: Iterable[Roll], tags: frozenset[str], clock: Clock, patience_s: float
+    rolls: Iterable[Roll], tags: Set[str], may_end: Callable[[Rented], bool], clock: Clock, patience_s: float
 ) -> tuple[tuple[Rented, ...], dict[str, str]]:
-    """End the machines of these runs, all at once, and wait until the clouds no longer list them.
+    """End the machines of the runs shown, all at once, until a second look finds none of them.
 
-    Returns what is left after `patience_s` wall seconds, and which place refused why. Until then it is asked again.
+    `may_end` is asked anew before every end, for a run may go on meanwhile; what it spares is left. Returns what is
+    left after `patience_s` wall seconds at most, and which place refused why or gave no answer.
     """
-    give_up_s = clock.wall_s() + patience_s
+    began_s, was_empty = clock.wall_s(), False
     while True:
         left: list[Rented] = []
         problems: dict[str, str] = {}
         for roll in rolls:
-            try:
-                left += _end_here(roll, tags)
-            except ProvisionError as error:
-                problems[roll.name] = str(error)
-        if (not left and not problems) or clock.wall_s() >= give_up_s:
+            here, silent = _end_here(roll, tags, may_end)
+            left, problems = left + list(here), problems | silent
+        waited_s, is_empty = clock.wall_s() - began_s, not any(may_end(machine) for machine in left)
+        is_over = is_empty and was_empty and (not problems or waited_s >= SILENT_S)
+        if is_over or waited_s >= patience_s:
             return tuple(left), problems
+        was_empty = is_empty
         clock.sleep(ASK_S)
 
 
-def _end_here(roll: Roll, tags: frozenset[str]) -> tuple[Rented, ...]:
-    """Ask one place to end the machines of some runs; return those that it still listed."""
-    here = tuple(machine for machine in roll.machines() if machine.run in tags)
-    if here:
-        roll.end(here)
-    return here
+def _end_here(
+    roll: Roll, tags: Set[str], may_end: Callable[[Rented], bool]
+) -> tuple[tuple[Rented, ...], dict[str, str]]:
+    """Ask one place to end the machines of some runs; return those that it still listed, and who did not answer."""
+    seen = roll.look()
+    here = tuple(machine for machine in seen.machines if machine.run in tags)
+    due = tuple(machine for machine in here if may_end(machine))
+    try:
+        if due:
+            roll.end(due)
+    except ProvisionError as error:
+        return here, seen.problems | {roll.name: str(error)}
+    return here, seen.problems

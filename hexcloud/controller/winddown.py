@@ -3,8 +3,9 @@
 from hexcloud.controller.apply import Nodes, sweep
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.hands import Hands
+from hexcloud.controller.life import Patience
 from hexcloud.domain.errors import EngineError
-from hexcloud.domain.fleet import NodeStatus
+from hexcloud.domain.fleet import Node, NodeStatus
 from hexcloud.domain.messages import RunPhase
 from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunState
@@ -53,8 +54,15 @@ def _renew_and_stop(hands: Hands, run_until_s: float) -> None:
 
 
 def _is_confirmed(nodes: Nodes, hands: Hands) -> bool:
-    listed = hands.seen.listed
-    return listed is not None and not listed and all(node.status is NodeStatus.GONE for node in nodes.values())
+    seen = hands.seen
+    is_empty = seen.is_whole and not seen.listed
+    return is_empty and all(node.status is NodeStatus.GONE and not _may_show(node, hands) for node in nodes.values())
+
+
+def _may_show(node: Node, hands: Hands) -> bool:
+    """May a machine that never came up still be missing from the list? Perhaps its launch was broken off just now."""
+    timing, memory = hands.ports.timing, hands.memory
+    return node.ready_at_s is None and Patience(timing, memory).waited_s(node, hands.seen) <= timing.visible_s
 
 
 def _is_beyond_help(hands: Hands) -> bool:
@@ -65,7 +73,7 @@ def _is_beyond_help(hands: Hands) -> bool:
     )
     lapsed_s = timing.checkpoint_s + start_s / seen.run.clock_scale + timing.spend_lease_s + 2 * timing.teardown_s
     waited_s = seen.wall_s - (hands.memory.stopping_at or seen.wall_s)
-    return seen.listed is None and waited_s > lapsed_s
+    return not seen.is_whole and waited_s > lapsed_s
 
 
 def _finish(hands: Hands) -> None:
@@ -75,7 +83,7 @@ def _finish(hands: Hands) -> None:
     view, reason = store.view(run.id), run.reason
     if view is not None and view.phase is not RunPhase.DONE:
         has_failed, reason = True, f"{reason}; the coordinator did not confirm a last checkpoint"
-    if hands.seen.listed is None:
+    if not hands.seen.is_whole:
         has_failed, reason = True, f"{reason}; the provider did not confirm that its machines ended"
     state = RunState.FAILED if has_failed else RunState.DONE
     hands.journal.say("run_ended", reason, state=state.value, spent_usd=store.spent_usd(run.id))

@@ -9,6 +9,7 @@ HexcloudError
     CapacityError         sold out: block the pool, back off, re-plan
     QuotaError            account limit: block the family and region, tell the user
     RateLimitError        back off, same offer
+    PartListError         some places did not answer: use what the others listed
     NotYetError           still starting or stopping: ask again next turn
     CredentialsError      stop and tell the user
     UnknownProvisionError bounded tries, then the next offer
@@ -17,6 +18,8 @@ HexcloudError
   EngineError             an engine or the trainer did not answer in time: node lost, re-plan
   StoreError              the store is gone: hold, spend nothing new
 """
+
+from collections.abc import Mapping
 
 
 class HexcloudError(Exception):
@@ -87,6 +90,18 @@ class NotYetError(ProvisionError):
         super().__init__(message, offer_id, code)
         self.phase = phase
         """`provision` until the machines exist, then `setup` until their program was started."""
+
+
+class PartListError(ProvisionError):
+    """Not every place answered: what the others listed counts, and of these places nothing is known.
+
+    `listed` are ids of nodes. `silent` is `cloud/region` -> why it gave no answer.
+    """
+
+    def __init__(self, listed: tuple[str, ...], silent: Mapping[str, ProvisionError]) -> None:
+        super().__init__("; ".join(f"{place}: {why}" for place, why in silent.items()))
+        self.listed = listed
+        self.silent = dict(silent)
 
 
 class CredentialsError(ProvisionError):

@@ -94,6 +94,14 @@ class Rented(Frozen):
     """Slot and attempt (`rollout-3.1`) of the node that it is, or of its whole gang until each is told its own."""
 
 
+class Look(Frozen):
+    """What one account, or this computer, says of the machines that carry our tags."""
+
+    machines: tuple[Rented, ...] = ()
+    problems: dict[str, str] = Field(default_factory=dict)
+    """Place (`aws`, `aws/eu-west-1`) -> why nothing is known of it."""
+
+
 class MeasuredLink(Frozen):
     """What the probe measured between two slots, one way, in units of the planned (not the emulated) network."""
 

@@ -12,7 +12,7 @@ from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.simulator.capacity import Capacity
 from hexcloud.simulator.clock import VirtualClock
-from hexcloud.simulator.faults import Faults
+from hexcloud.simulator.faults import Faults, Outage
 from hexcloud.simulator.machine import Machine
 from hexcloud.simulator.prices import SimMarket
 from hexcloud.simulator.training import Training
@@ -70,6 +70,7 @@ class SimCloud:
     capacity: Capacity = field(default_factory=Capacity)
     losses: tuple[Loss, ...] = ()
     faults: Faults = field(default_factory=Faults)
+    outages: tuple[Outage, ...] = ()
     habits: Habits = Habits()
     engines: Mapping[str, float] = field(default_factory=dict)
     """GPU -> samples per run second that a full rollout machine really makes; where absent, what the plan says."""
@@ -95,6 +96,11 @@ class SimCloud:
     def running(self) -> tuple[Machine, ...]:
         """Return the machines that exist and bill."""
         return tuple(machine for machine in self.machines.values() if machine.exists)
+
+    def silent(self) -> frozenset[str]:
+        """Return the regions, as `cloud/region`, that answer no call now."""
+        now_s = self.clock.now_s()
+        return frozenset(outage.place for outage in self.outages if outage.from_s <= now_s < outage.to_s)
 
     def head(self) -> Machine | None:
         """Return the machine whose coordinator answers."""

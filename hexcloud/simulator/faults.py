@@ -21,6 +21,16 @@ class Fault:
     """True: the call has its effect and the caller never learns of it."""
 
 
+@dataclass(frozen=True)
+class Outage:
+    """Between two moments, run clock, a region's own calls all fail; its machines go on."""
+
+    place: str
+    """`cloud/region`."""
+    from_s: float
+    to_s: float
+
+
 class Faults:
     """A plan of faults, and the count of calls so far."""
 

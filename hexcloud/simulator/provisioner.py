@@ -3,7 +3,7 @@
 import hashlib
 
 from hexcloud.domain.command import Command, NodeSpec
-from hexcloud.domain.errors import CapacityError, NotYetError
+from hexcloud.domain.errors import CapacityError, NotYetError, PartListError, UnknownProvisionError
 from hexcloud.domain.fleet import Node, NodeId, RunId
 from hexcloud.domain.offer import Offer
 from hexcloud.simulator.cloud import SimCloud
@@ -24,6 +24,7 @@ class SimProvisioner:
         cloud = self._cloud
         cloud.advance()
         with cloud.faults.around("launch"):
+            self._require_answer(offer)
             if not any(node.id in cloud.machines for node in nodes):
                 self._begin(offer, commands)
             launched_s = max(cloud.machines[node.id].launched_s for node in nodes if node.id in cloud.machines)
@@ -50,20 +51,35 @@ class SimProvisioner:
         cloud.advance()
         with cloud.faults.around("terminate"):
             machine = cloud.machines.get(node_id)
+            if machine:
+                self._require_answer(machine.offer)
             if machine and machine.exists and machine.ends_s is None:
                 machine.ends_s = cloud.clock.now_s() + cloud.habits.stop_s
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """Return what exists and bills, but for machines so new that the list does not have them."""
+        """Return what exists and bills, but for machines so new that the list does not have them.
+
+        Raises PartListError during an outage.
+        """
         cloud = self._cloud
         cloud.advance()
         with cloud.faults.around("list"):
             visible_s = cloud.clock.now_s() - cloud.habits.visible_after_s
-            return tuple(
+            silent = cloud.silent()
+            listed = tuple(
                 machine.id
                 for machine in cloud.running()
-                if machine.spec.run_id == run_id and machine.launched_s <= visible_s
+                if machine.spec.run_id == run_id
+                and machine.launched_s <= visible_s
+                and _region(machine.offer) not in silent
             )
+        if silent:
+            raise PartListError(listed, {place: UnknownProvisionError("no answer") for place in sorted(silent)})
+        return listed
+
+    def _require_answer(self, offer: Offer) -> None:
+        if _region(offer) in self._cloud.silent():
+            raise UnknownProvisionError(f"{_region(offer)} gives no answer", offer.id, "outage")
 
     def _machine(self, offer: Offer, command: Command, now_s: float) -> Machine:
         spec = NodeSpec.model_validate_json(command.files["node.json"])
@@ -80,3 +96,7 @@ class SimProvisioner:
             run_until_wall_s=self._cloud.clock.to_wall(boots_s) + spec.spend_lease_s,
             engine_samples_per_wall_s=None if real is None else real * self._cloud.clock.scale,
         )
+
+
+def _region(offer: Offer) -> str:
+    return f"{offer.cloud}/{offer.region}"

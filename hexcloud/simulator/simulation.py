@@ -11,7 +11,7 @@ from hexcloud.simulator.capacity import Capacity, CapacityStep
 from hexcloud.simulator.clock import VirtualClock
 from hexcloud.simulator.cloud import Habits, Loss, SimCloud
 from hexcloud.simulator.coordinator import SimCoordinator
-from hexcloud.simulator.faults import Fault, Faults
+from hexcloud.simulator.faults import Fault, Faults, Outage
 from hexcloud.simulator.prices import PriceStep, SimMarket
 from hexcloud.simulator.provisioner import SimProvisioner
 from hexcloud.simulator.store import SimStore
@@ -27,6 +27,7 @@ class Script:
     losses: tuple[Loss, ...] = ()
     faults: tuple[Fault, ...] = ()
     """By operation: `launch`, `terminate`, `list`, `coordinator`, `market`, `store`, or "" for any call of these."""
+    outages: tuple[Outage, ...] = ()
     habits: Habits = field(default_factory=Habits)
     engines: Mapping[str, float] = field(default_factory=dict)
     """GPU -> samples per run second that a full rollout machine really makes; where absent, what the plan says."""
@@ -53,6 +54,10 @@ class Simulation:
             capacity=Capacity(self._shifted_capacity()),
             losses=tuple(replace(loss, at_s=self.start_s + loss.at_s) for loss in self.script.losses),
             faults=self.faults,
+            outages=tuple(
+                replace(one, from_s=self.start_s + one.from_s, to_s=self.start_s + one.to_s)
+                for one in self.script.outages
+            ),
             habits=self.script.habits,
             engines=self.script.engines,
         )

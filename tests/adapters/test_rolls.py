@@ -13,7 +13,6 @@ from hexcloud.adapters.provisioners.local import LocalProvisioner
 from hexcloud.adapters.provisioners.naming import cluster_name, tags_of
 from hexcloud.adapters.rolls import AccountRoll, ComputerRoll
 from hexcloud.domain.command import Command
-from hexcloud.domain.errors import CredentialsError
 from hexcloud.domain.fleet import THIS_COMPUTER, Node, NodeStatus, RunId, node_id
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
@@ -50,13 +49,13 @@ def account(moto: Any) -> Iterator[AccountRoll]:
     machines = AwsMachines(QUICK)
     yield AccountRoll("aws", machines)
     moto.tell()
-    AccountRoll("aws", machines).end(AccountRoll("aws", machines).machines())
+    AccountRoll("aws", machines).end(AccountRoll("aws", machines).look().machines)
     machines.close()
 
 
 def test_an_account_lists_machines_of_every_run_in_every_region(account: AccountRoll) -> None:
     first, second = start("us-east-1", node("main-1", 1)), start("us-west-2", node("other-2", 7))
-    found = {machine.id: machine for machine in account.machines()}
+    found = {machine.id: machine for machine in account.look().machines}
     assert set(found) == {first, second}
     assert (found[first].run, found[first].nodes) == ("main-1", ("rollout-1.1",))
     assert found[second].run == "other-2" and found[second].place.startswith("aws/us-west-2/")
@@ -65,14 +64,23 @@ def test_an_account_lists_machines_of_every_run_in_every_region(account: Account
 def test_only_the_machines_that_are_meant_end(account: AccountRoll) -> None:
     start("us-east-1", node("main-1", 1))
     kept = start("us-west-2", node("other-2", 7))
-    account.end(tuple(machine for machine in account.machines() if machine.run == "main-1"))
-    assert [machine.id for machine in account.machines()] == [kept]
+    account.end(tuple(machine for machine in account.look().machines if machine.run == "main-1"))
+    assert [machine.id for machine in account.look().machines] == [kept]
 
 
 def test_an_account_that_refuses_us_says_so(moto: Any, account: AccountRoll) -> None:
     moto.tell(faults=[{"do": "expired"}])
-    with pytest.raises(CredentialsError):
-        account.machines()
+    look = account.look()
+    assert look.machines == () and "expired" in look.problems["aws"]
+
+
+def test_a_region_that_is_denied_is_named_and_hides_no_machine_elsewhere(moto: Any, account: AccountRoll) -> None:
+    first = start("us-east-1", node("main-1", 1))
+    moto.tell(faults=[{"action": "DescribeInstances", "region": "eu-west-1", "do": "denied"}])
+    look = account.look()
+    assert [machine.id for machine in look.machines] == [first] and list(look.problems) == ["aws/eu-west-1"]
+    account.end(look.machines)
+    assert account.look().machines == ()
 
 
 def test_this_computers_processes_are_machines_too(tmp_path: Path) -> None:
@@ -80,10 +88,10 @@ def test_this_computers_processes_are_machines_too(tmp_path: Path) -> None:
     offer = small_market().offers[0]
     provisioner.launch((one,), offer, (Command(image=None, argv=("sleep", "60"), env={}, secrets={}, files={}),))
     roll = ComputerRoll([(RunId("main-1"), provisioner)])
-    (machine,) = roll.machines()
+    (machine,) = roll.look().machines
     assert (machine.run, machine.id, machine.place) == ("main-1", one.id, THIS_COMPUTER)
     for _ in range(200):
         roll.end((machine,))
-        if not roll.machines():
+        if not roll.look().machines:
             break
-    assert roll.machines() == ()
+    assert roll.look().machines == ()

@@ -58,7 +58,7 @@ def test_every_machine_of_every_run_ends_and_what_it_cost_is_told(
 ) -> None:
     (node,) = store.nodes(run.id)
     somebodys = on_ec2(node.model_copy(update={"run_id": "another-computers"}))
-    said = cli("down", "--all-runs", "--yes", "--json")
+    said = cli("down", "--all-runs", "--yes", "--unknown-too", "--json")
     answer = json.loads(said.out)
     rows = {row["run"]: row for row in answer["runs"]}
     assert rows[run.id] == {"run": run.id, "ended": [node.id], "billed_usd": 4.25}
@@ -70,14 +70,28 @@ def test_every_machine_of_every_run_ends_and_what_it_cost_is_told(
     assert reservation["Instances"][0]["State"]["Name"] in {"shutting-down", "terminated"}
 
 
-def test_an_account_that_was_never_used_and_does_not_answer_is_only_mentioned(
-    cli: Callable[..., Any], forgotten: LocalProvisioner, run: RunRecord, moto: Any
+def test_machines_of_runs_unknown_here_are_left_unless_they_are_asked_for(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord, moto: Any
 ) -> None:
+    store.set_run_state(run.id, RunState.DONE, "done")
+    (node,) = store.nodes(run.id)
+    somebodys = on_ec2(node.model_copy(update={"run_id": "another-computers"}))
+    said = cli("down", "--all-runs", "--yes")
+    assert said.code == 1 and f"{somebodys} (g5.xlarge) of run another-computers" in said.err
+    assert "--unknown-too" in said.err and "0 machines ended" in said.out
+    (reservation,) = boto3.client("ec2", "us-west-2").describe_instances(InstanceIds=[somebodys])["Reservations"]
+    assert reservation["Instances"][0]["State"]["Name"] == "running"
+    assert cli("down", "--all-runs", "--yes", "--unknown-too", "--json").code == 0
+
+
+def test_an_account_that_does_not_answer_is_a_failure_even_if_it_was_never_used(
+    cli: Callable[..., Any], store: SqliteStore, run: RunRecord, moto: Any
+) -> None:
+    store.set_run_state(run.id, RunState.DONE, "done")
     moto.tell(faults=[{"do": "expired"}])
     said = cli("down", "--all-runs", "--yes")
     assert "machines on aws may still run" in said.err
-    assert said.code == 0, "no run of this computer ever rented there"
-    assert forgotten.list_nodes(run.id) == ()
+    assert said.code == 1 and "no machine" not in said.out
 
 
 def test_a_run_and_all_runs_are_not_asked_for_at_once(cli: Callable[..., Any], store: SqliteStore) -> None:

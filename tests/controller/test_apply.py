@@ -8,8 +8,9 @@ from hexcloud.domain.fleet import Node, NodeId, NodeStatus, node_id
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
+from hexcloud.domain.run import RunState
 from hexcloud.simulator.cloud import Loss, LossKind
-from hexcloud.simulator.faults import Fault
+from hexcloud.simulator.faults import Fault, Outage
 from hexcloud.simulator.simulation import Script, Simulation
 
 ControllerOf = Callable[[Simulation], Controller]
@@ -102,6 +103,32 @@ def test_a_vanished_machine_is_asked_to_end_once_so_that_nothing_beside_it_is_le
     sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=(Loss(300.0, LossKind.PREEMPT, offer_id=SPOT),)))
     turns(sim, controller_of(sim), 100)
     assert sim.faults.calls["terminate"] == 1
+
+
+def test_a_trainer_lost_with_its_regions_calls_is_replaced_elsewhere_once_its_lease_has_lapsed(
+    controller_of: ControllerOf,
+) -> None:
+    first = Simulation(Policy(target_samples_per_s=20.0))
+    turns(first, controller_of(first), 10)
+    offer = next(machine for machine in first.cloud.machines.values() if machine.is_head).offer
+    outage = Outage(f"{offer.cloud}/{offer.region}", 300.0, 1e9)
+    lost = Loss(301.0, LossKind.SILENCE, offer_id=offer.id)
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(losses=(lost,), outages=(outage,)))
+    controller = controller_of(sim)
+    turns(sim, controller, 60)
+    old = next(machine for machine in sim.cloud.machines.values() if machine.is_head)
+    assert (old.offer.cloud, old.offer.region) == (offer.cloud, offer.region)
+    trained = sim.cloud.training.version
+    while old.exists:
+        turns(sim, controller, 1)
+        heads = [machine for machine in sim.cloud.machines.values() if machine.is_head]
+        assert heads == [old], "no second head before the first one's lease has ended it"
+    turns(sim, controller, 120)
+    run = sim.store.run(sim.run.id)
+    assert run is not None and run.state is RunState.RUNNING
+    heir = sim.cloud.head()
+    assert heir is not None and heir.id != old.id and heir.offer.region != offer.region
+    assert sim.cloud.training.version > trained
 
 
 def test_only_nodes_of_the_fleet_are_admitted_and_with_their_own_token(

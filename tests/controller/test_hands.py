@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hexcloud.adapters.provisioners.naming import NODE, own_tags
 from hexcloud.controller.hands import END_REFUSED, HARD_REFUSALS
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CredentialsError, NotYetError, ProvisionError, RateLimitError, UnknownProvisionError
@@ -78,3 +79,22 @@ def test_credentials_that_expired_meanwhile_do_not_hide_what_still_runs(controll
     sim = refusing(controller_of, CredentialsError("the token has expired"), times=10**6)
     assert {event.node for event in alarms(sim)} == {machine.id for machine in sim.cloud.running()}
     assert "the token has expired" in alarms(sim)[0].text
+
+
+def test_an_alarm_names_the_tag_as_the_cloud_spells_it(controller_of: ControllerOf) -> None:
+    sim = refusing(controller_of, UnknownProvisionError("500"), times=10**6)
+    tags = {own_tags(node)[NODE] for node in sim.store.nodes(sim.run.id)}
+    assert {event.text.rpartition(f"{NODE}=")[2] for event in alarms(sim)} == tags
+
+
+def test_nobody_says_that_a_machine_is_still_listed_when_nothing_answers(controller_of: ControllerOf) -> None:
+    faults = tuple(Fault(nth, RateLimitError("down"), "list") for nth in range(60, 1000))
+    sim = Simulation(POLICY, Script(faults=faults))
+    controller = controller_of(sim)
+    for turn in range(180):
+        if turn == 60:
+            controller.stop("the user said so")
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    assert alarms(sim)
+    assert all("cannot be asked" in event.text and "still listed" not in event.text for event in alarms(sim))

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hexcloud.controller.sweep import ASK_S, end_all, late_bills, survey
+from hexcloud.controller.sweep import ASK_S, SILENT_S, end_all, late_bills, survey
 from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError
-from hexcloud.domain.fleet import Node, NodeId, NodeStatus, Rented
+from hexcloud.domain.fleet import Look, Node, NodeId, NodeStatus, Rented
 from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
@@ -31,15 +31,19 @@ class Account:
         self.error = error
         self.asked: list[tuple[Rented, ...]] = []
 
-    def machines(self) -> tuple[Rented, ...]:
+    def look(self) -> Look:
         if self.error:
-            raise self.error
-        return tuple(one for one, calls in self.left.items() if calls > 0)
+            return Look(problems={self.name: str(self.error)})
+        return Look(machines=tuple(one for one, calls in self.left.items() if calls > 0))
 
     def end(self, machines: tuple[Rented, ...]) -> None:
         self.asked.append(machines)
         for one in machines:
             self.left[one] -= 1
+
+
+def any_machine(_: Rented) -> bool:
+    return True
 
 
 def run(state: RunState) -> RunRecord:
@@ -80,23 +84,54 @@ def test_an_account_that_does_not_answer_hides_no_other() -> None:
 def test_all_are_asked_to_end_at_once_and_waited_for() -> None:
     account, clock = Account(*(machine("sim", number) for number in range(5)), calls=3), VirtualClock()
     began_s = clock.wall_s()
-    assert end_all([account], frozenset({"sim"}), clock, 600.0) == ((), {})
+    assert end_all([account], {"sim"}, any_machine, clock, 600.0) == ((), {})
     assert [len(asked) for asked in account.asked] == [5, 5, 5]
-    assert clock.wall_s() - began_s == pytest.approx(3 * ASK_S)
+    assert clock.wall_s() - began_s == pytest.approx(4 * ASK_S), "and a second look finds none"
 
 
 def test_machines_of_other_runs_are_left_alone() -> None:
     account = Account(machine("sim", 1), machine("other", 2))
-    end_all([account], frozenset({"sim"}), VirtualClock(), 600.0)
-    assert account.machines() == (machine("other", 2),)
+    end_all([account], {"sim"}, any_machine, VirtualClock(), 600.0)
+    assert account.look().machines == (machine("other", 2),)
 
 
 def test_what_does_not_end_in_time_is_said_and_so_is_who_refused() -> None:
     stubborn, silent = Account(machine("sim", 1), calls=10**9), Account(error=RateLimitError("slow down"))
     silent.name = "gcp"
-    left, problems = end_all([stubborn, silent], frozenset({"sim"}), VirtualClock(), 60.0)
+    left, problems = end_all([stubborn, silent], {"sim"}, any_machine, VirtualClock(), 60.0)
     assert left == (machine("sim", 1),)
     assert problems == {"gcp": "slow down"}
+
+
+def test_a_run_that_goes_on_again_meanwhile_keeps_its_new_machines() -> None:
+    clock = VirtualClock()
+    account, resumes_s = Account(machine("sim", 1), calls=10), clock.wall_s() + 3 * ASK_S
+    left, problems = end_all([account], {"sim"}, lambda _: clock.wall_s() < resumes_s, clock, 600.0)
+    assert (left, problems) == ((machine("sim", 1),), {})
+    assert len(account.asked) == 3
+
+
+def test_a_machine_that_shows_at_the_second_look_only_ends_too() -> None:
+    clock = VirtualClock()
+    account = Account(machine("sim", 1))
+
+    class Late(Account):
+        def look(self) -> Look:
+            if clock.wall_s() > began_s and machine("sim", 2) not in self.left:
+                self.left[machine("sim", 2)] = 1
+            return super().look()
+
+    began_s, late = clock.wall_s(), Late(*account.left)
+    assert end_all([late], {"sim"}, any_machine, clock, 600.0) == ((), {})
+    assert late.asked == [(machine("sim", 1),), (machine("sim", 2),)]
+
+
+def test_a_place_without_an_answer_is_not_waited_for_for_long_when_nothing_else_is_left() -> None:
+    clock = VirtualClock()
+    began_s = clock.wall_s()
+    left, problems = end_all([Account(error=RateLimitError("slow down"))], {"sim"}, any_machine, clock, 600.0)
+    assert (left, problems) == ((), {"aws": "slow down"})
+    assert clock.wall_s() - began_s == pytest.approx(SILENT_S)
 
 
 def test_a_machine_that_outlived_its_books_is_billed_until_now_and_no_other(

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from hexcloud.controller.outside import Ports
+from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import RateLimitError
 from hexcloud.domain.market import Market
@@ -59,6 +59,19 @@ def test_a_provider_that_never_answers_again_is_given_up_when_every_lease_has_la
     sim, state = stopped(controller_of, Script(faults=down), after=60)
     assert state is RunState.FAILED
     assert not sim.cloud.running(), "their spend leases ended them"
+
+
+def test_a_run_is_not_over_while_a_machine_of_a_broken_off_launch_may_still_show(controller_of: ControllerOf) -> None:
+    habits = Habits(provision_s=300.0, visible_after_s=10.0)
+    sim = Simulation(Policy(target_samples_per_s=20.0), Script(habits=habits))
+    controller = controller_of(sim)
+    controller.reconcile_once()
+    assert sim.provisioner.list_nodes(sim.run.id) == () and sim.cloud.running(), "asked for, and not listed yet"
+    controller.stop("Ctrl-C")
+    asked_s = sim.clock.now_s()
+    assert controller.run_until_done() is RunState.DONE
+    assert not sim.cloud.running()
+    assert sim.clock.now_s() - asked_s > Timing().visible_s
 
 
 class SlowMarket:

@@ -9,7 +9,7 @@ from itertools import groupby
 from hexcloud.adapters.clouds import aws_answers as answers
 from hexcloud.adapters.clouds.aws import ENDED, AwsAccount, AwsRegion, Patience
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
-from hexcloud.adapters.clouds.machines import Machine, each
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, each
 from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError, UnknownProvisionError
 
 AWS = "aws"
@@ -31,8 +31,15 @@ class AwsMachines:
 
     def known(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
         """See `Machines.known`."""
-        with _typed():
-            return each(lambda region: self._in_region(region, tags), tuple(regions) or self._regions())
+        return self.look(tags, regions).whole()
+
+    def look(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> Answer:
+        """See `Machines.look`. Without the list of regions nothing is known of any."""
+        try:
+            places = tuple(regions) or self._regions()
+        except ProvisionError as error:
+            return Answer((), {EVERYWHERE: error})
+        return Answer(*each(lambda region: self._in_region(region, tags), places))
 
     def end(self, machines: Iterable[Machine]) -> None:
         """See `Machines.end`. One call a region, and one a machine where AWS refuses all for the sake of one."""
@@ -64,13 +71,15 @@ class AwsMachines:
         self._account.close()
 
     def _regions(self) -> tuple[str, ...]:
-        home = AwsRegion(self._account, self._account.home_region())
-        return tuple(sorted(answers.text(region, "RegionName") for region in home.regions()))
+        with _typed():
+            home = AwsRegion(self._account, self._account.home_region())
+            return tuple(sorted(answers.text(region, "RegionName") for region in home.regions()))
 
     def _in_region(self, region: str, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        reservations = AwsRegion(self._account, region).tagged(tags)
-        found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
-        return tuple(machine_of(region, instance) for instance in found)
+        with _typed():
+            reservations = AwsRegion(self._account, region).tagged(tags)
+            found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
+            return tuple(machine_of(region, instance) for instance in found)
 
     def _end(self, region: str, ids: list[str]) -> bool:
         """Return False when one of them is not known any more: then AWS has ended none."""

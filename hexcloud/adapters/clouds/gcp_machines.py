@@ -15,10 +15,12 @@ from google.cloud import compute_v1
 
 from hexcloud.adapters.clouds.gcp_access import GcpAccess, Service, open_access
 from hexcloud.adapters.clouds.gcp_errors import FOREIGN, Ask, is_throttling, reason
-from hexcloud.adapters.clouds.machines import Machine, carries
-from hexcloud.domain.errors import CredentialsError, MarketError, RateLimitError, UnknownProvisionError
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, carries
+from hexcloud.domain.errors import CredentialsError, MarketError, ProvisionError, RateLimitError, UnknownProvisionError
 
 GCP = "gcp"
+UNREACHABLE = "UNREACHABLE"
+"""What Google warns of a zone that it could not ask."""
 CALL_S = 20.0
 """Wall seconds that one call may wait for its answer."""
 
@@ -31,15 +33,36 @@ class GcpMachines:
         self._access = access
 
     def listed(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
-        """See `Machines.listed`. One call answers for all regions."""
+        """See `Machines.listed`."""
+        return self.look(tags, regions).whole()
+
+    def look(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> Answer:
+        """See `Machines.look`. One call answers for all regions, and names those that it could not reach."""
         wanted = frozenset(regions)
+        try:
+            found, dark = self._answer(tags)
+        except ProvisionError as error:
+            return Answer((), dict.fromkeys(sorted(wanted) or (EVERYWHERE,), error))
+        problems = {
+            region: UnknownProvisionError(f"Google Cloud cannot reach {region}", code="unreachable") for region in dark
+        }
+        return Answer(
+            tuple(one for one in found if (not wanted or one.region in wanted) and carries(one.tags, tags)),
+            {region: problem for region, problem in problems.items() if not wanted or region in wanted},
+        )
+
+    def _answer(self, tags: Mapping[str, str]) -> tuple[tuple[Machine, ...], list[str]]:
+        """Return the machines, and the regions with a zone that Google itself could not ask."""
         with self._typed("machines", "compute.instances.list") as access:
             client = compute_v1.InstancesClient(**_rest(access))
             request = compute_v1.AggregatedListInstancesRequest(project=access.project, filter=_filter(tags))
             with client:
-                scopes = tuple(client.aggregated_list(request, timeout=CALL_S))
-            found = (_machine(instance) for _, scoped in scopes for instance in scoped.instances)
-            return tuple(one for one in found if (not wanted or one.region in wanted) and carries(one.tags, tags))
+                pages = tuple(client.aggregated_list(request, timeout=CALL_S).pages)
+            scopes = [scope for page in pages for scope in page.items.items()]
+            dark = {name for page in pages for name in page.unreachables}
+            dark |= {name for name, scoped in scopes if str(getattr(scoped.warning, "code", "")) == UNREACHABLE}
+            found = tuple(_machine(instance) for _, scoped in scopes for instance in scoped.instances)
+            return found, sorted({_region(name) for name in dark})
 
     def known(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
         """See `Machines.known`. Google tells nothing of a machine that was deleted, and a stopped one has a disk."""
@@ -122,12 +145,17 @@ def _began_s(created: str) -> float | None:
         return None
 
 
+def _region(scope: str) -> str:
+    """Return the region of `.../zones/us-central1-a`."""
+    return scope.rsplit("/", 1)[-1].rpartition("-")[0]
+
+
 def _machine(instance: Any) -> Machine:
     zone = instance.zone.rsplit("/", 1)[-1]
     cards = instance.network_interfaces
     return Machine(
         cloud=GCP,
-        region=zone.rpartition("-")[0],
+        region=_region(zone),
         zone=zone,
         id=instance.name,
         instance_type=instance.machine_type.rsplit("/", 1)[-1],

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeVar
 
+from hexcloud.domain.errors import ProvisionError
+
 MAX_CALLS = 16
 """Regions that are asked at once."""
 
-Asked = TypeVar("Asked")
+EVERYWHERE = "*"
+"""In the place of a region: the account as a whole does not answer."""
+
 Said = TypeVar("Said")
 
 
@@ -32,18 +36,37 @@ class Machine(NamedTuple):
     exists: bool = True
 
 
+class Answer(NamedTuple):
+    """What an account said, of machines that ended lately too, and where it said nothing."""
+
+    machines: tuple[Machine, ...]
+    problems: Mapping[str, ProvisionError]
+    """Region, or EVERYWHERE -> why nothing is known of it."""
+
+    def whole(self) -> tuple[Machine, ...]:
+        """Return the machines. Raises the first problem: half a list is no list."""
+        for problem in self.problems.values():
+            raise problem
+        return self.machines
+
+
 class Machines(Protocol):
     """One account on one cloud.
 
-    Every call raises CredentialsError, RateLimitError or UnknownProvisionError, the latter with the cloud's own code.
+    Every call but `look` raises CredentialsError, RateLimitError or UnknownProvisionError, the latter with the cloud's
+    own code.
     """
 
-    def listed(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
-        """Return the machines that carry all these tags (an empty value stands for any), in these regions.
+    def look(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> Answer:
+        """Return the machines that carry all these tags (an empty value stands for any), in these regions,
+        and such as ended of which the cloud still tells.
 
-        No region: in every one that the account may use. One that does not answer then fails the call, too: half a list
-        is no list.
+        No region: in every one that the account may use. Never raises for what the cloud does wrong.
         """
+        ...
+
+    def listed(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """Return the machines of `look` that exist, where every region answers; else raises what the first one said."""
         ...
 
     def known(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
@@ -63,13 +86,24 @@ class Machines(Protocol):
         ...
 
 
-def each(ask: Callable[[Asked], tuple[Said, ...]], asked: Iterable[Asked]) -> tuple[Said, ...]:
-    """Ask several places at once and return all they say, in order. Raises what the first of them raises."""
-    places = tuple(asked)
-    if not places:
-        return ()
-    with ThreadPoolExecutor(min(MAX_CALLS, len(places))) as threads:
-        return tuple(said for answer in threads.map(ask, places) for said in answer)
+def each(
+    ask: Callable[[str], tuple[Said, ...]], places: Iterable[str]
+) -> tuple[tuple[Said, ...], dict[str, ProvisionError]]:
+    """Ask several places at once. Return all that they say, in order, and which of them failed why."""
+
+    def one(place: str) -> tuple[Said, ...] | ProvisionError:
+        try:
+            return ask(place)
+        except ProvisionError as error:
+            return error
+
+    asked = tuple(places)
+    if not asked:
+        return (), {}
+    with ThreadPoolExecutor(min(MAX_CALLS, len(asked))) as threads:
+        answers = dict(zip(asked, threads.map(one, asked), strict=True))
+    said = tuple(word for answer in answers.values() if not isinstance(answer, ProvisionError) for word in answer)
+    return said, {place: answer for place, answer in answers.items() if isinstance(answer, ProvisionError)}
 
 
 def carries(machine_tags: Mapping[str, str], tags: Mapping[str, str]) -> bool:

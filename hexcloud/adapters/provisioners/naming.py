@@ -9,11 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hexcloud.domain.fleet import Node, NodeId, RunId, node_id
+from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.plan import SlotName
 
 RUN = "hexcloud-run"
 SLOT = "hexcloud-slot"
-NODE = "hexcloud-node"
+NODE = NODE_TAG
 """Slot and attempt; with `-RANK` behind it: of a gang, on each of its machines until each is told its own."""
 GANG = "hexcloud-gang"
 """How many machines stand and fall together."""
@@ -24,7 +25,6 @@ MAX_GANG = 40
 MAX_CLUSTER_CHARS = 40
 MAX_LABEL_CHARS = 63
 _HASH_CHARS = 10
-_PLAIN = re.compile(r"[a-z0-9-]")
 _CODED = re.compile(r"_([0-9a-f]{2})")
 
 
@@ -53,22 +53,22 @@ def tags_of(nodes: Sequence[Node], cluster: str) -> dict[str, str]:
 
 def own_tags(node: Node) -> dict[str, str]:
     """Return the tags that tell one machine of a gang from the others."""
-    return {SLOT: _label(node.slot), NODE: _node_label(node.slot, node.attempt)}
+    return {SLOT: label(node.slot), NODE: _node_label(node.slot, node.attempt)}
 
 
 def run_label(run_id: RunId) -> str:
     """Return the tag of a run: its id, or what fits of it with a hash."""
-    label = _label(run_id)
-    if len(label) <= MAX_LABEL_CHARS:
-        return label
-    return f"{label[: MAX_LABEL_CHARS - _HASH_CHARS - 1]}-{hashlib.sha256(run_id.encode()).hexdigest()[:_HASH_CHARS]}"
+    spelled = label(run_id)
+    if len(spelled) <= MAX_LABEL_CHARS:
+        return spelled
+    return f"{spelled[: MAX_LABEL_CHARS - _HASH_CHARS - 1]}-{hashlib.sha256(run_id.encode()).hexdigest()[:_HASH_CHARS]}"
 
 
 def node_ids(run_id: RunId, tags: Mapping[str, str]) -> tuple[NodeId, ...]:
     """Return which nodes a machine of a run may be: its own, else every member of its gang."""
     own = tags.get(NODE)
-    labels = [own] if own else [label for key, label in tags.items() if key.startswith(f"{NODE}-")]
-    found = (_plain(label).rpartition(".") for label in sorted(labels))
+    labels = [own] if own else [value for key, value in tags.items() if key.startswith(f"{NODE}-")]
+    found = (_plain(one).rpartition(".") for one in sorted(labels))
     return tuple(node_id(run_id, SlotName(slot), int(attempt)) for slot, _, attempt in found if attempt.isdecimal())
 
 
@@ -79,15 +79,10 @@ def slot_and_attempt(node: NodeId) -> tuple[RunId, SlotName, int]:
 
 
 def _node_label(slot: SlotName, attempt: int) -> str:
-    label = _label(f"{slot}.{attempt}")
-    if len(label) > MAX_LABEL_CHARS:
+    spelled = label(f"{slot}.{attempt}")
+    if len(spelled) > MAX_LABEL_CHARS:
         raise ValueError(f"the slot name {slot!r} is too long for a tag")
-    return label
-
-
-def _label(text: str) -> str:
-    """Spell a text in a-z, 0-9 and `-`, anything else byte by byte as `_` and two hex digits, so that it reads back."""
-    return "".join(chr(byte) if _PLAIN.match(chr(byte)) else f"_{byte:02x}" for byte in text.encode())
+    return spelled
 
 
 def _plain(label: str) -> str:

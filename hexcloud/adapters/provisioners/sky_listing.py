@@ -4,68 +4,90 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from hexcloud.adapters.clouds.machines import Machine, Machines
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, Machines
 from hexcloud.adapters.provisioners.naming import RUN, node_ids, run_label
 from hexcloud.adapters.provisioners.sky_records import SkyRecord, SkyRecords
-from hexcloud.domain.errors import ProvisionError
+from hexcloud.domain.errors import PartListError, ProvisionError
 from hexcloud.domain.fleet import Billed, NodeId, RunId
 
 SWEEP_S = 300.0
-"""Between two looks into every region; those that were ever asked for machines are looked into each time."""
+"""Between two looks into every region; those with machines of ours are looked into each time."""
+SWEEP_AGAIN_S = 60.0
+"""The same after a look in which a region gave no answer."""
 
 
 @dataclass
 class SkyListing:
-    """Lists by tag. Half a list is no list: a cloud or region of ours that does not answer fails the call."""
+    """Lists by tag. Of a region of ours that does not answer nothing is known, and that is said."""
 
     records: SkyRecords
     machines: Mapping[str, Machines]
     now_s: Callable[[], float]
     """Of a clock that is never set."""
-    _swept_at_s: dict[str, float] = field(default_factory=dict)
+    _sweep_at_s: dict[str, float] = field(default_factory=dict)
+    """Cloud -> when every region is looked into next."""
+    _ended_at_s: dict[str, float] = field(default_factory=dict)
+    """Cluster -> when this process first saw that it had ended."""
     _strays: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Cloud -> regions in which a sweep found machines that no record knows."""
     billed: tuple[Billed, ...] = ()
     """What the last list says of the machines' bills."""
 
     def nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """Return the nodes that exist, and those whose end was asked for and is not confirmed."""
+        """Return the nodes that exist, and those whose end was asked for and is not confirmed.
+
+        Raises PartListError with the same nodes when a region of ours gives no answer.
+        """
         records = self.records.all()
-        self.billed = ()
-        machines = tuple(self._all(run_id, records))
-        self.billed = tuple(bill for machine in machines for bill in _bills(run_id, machine))
-        found = {node for machine in machines if machine.exists for node in node_ids(run_id, machine.tags)}
-        ending = {node for one in records if one.is_ending and not one.is_ended for node in one.node_ids}
-        return tuple(sorted(found | ending))
+        found = {node for one in records if one.is_ending and not one.is_ended for node in one.node_ids}
+        bills, silent = list[Billed](), dict[str, ProvisionError]()
+        for cloud in self.machines:
+            answer = self._answer(cloud, run_id, records)
+            bills += [bill for machine in answer.machines for bill in _bills(run_id, machine)]
+            found |= {node for machine in answer.machines if machine.exists for node in node_ids(run_id, machine.tags)}
+            silent |= {f"{cloud}/{region}": problem for region, problem in answer.problems.items()}
+        self.billed = tuple(bills)
+        if silent:
+            raise PartListError(tuple(sorted(found)), silent)
+        return tuple(sorted(found))
 
     def machine(self, run_id: RunId, node_id: NodeId) -> Machine | None:
-        """Return the machine of a node, looked for everywhere; None if none is its own."""
-        for account in self.machines.values():
-            for machine in account.listed({RUN: run_label(run_id)}):
-                if node_id in node_ids(run_id, machine.tags):
-                    return machine
+        """Return the machine of a node, looked for everywhere; None if none is its own.
+
+        Raises what a region without an answer said, if no other has the machine.
+        """
+        answers = [account.look({RUN: run_label(run_id)}) for account in self.machines.values()]
+        for machine in (one for answer in answers for one in answer.machines if one.exists):
+            if node_id in node_ids(run_id, machine.tags):
+                return machine
+        for answer in answers:
+            answer.whole()
         return None
 
-    def _all(self, run_id: RunId, records: tuple[SkyRecord, ...]) -> Iterator[Machine]:
-        for cloud, account in self.machines.items():
-            regions = {record.region for record in records if record.cloud == cloud} | self._strays[cloud]
-            swept = self._sweep(cloud, run_id)
-            if swept is not None:
-                self._strays[cloud] = {machine.region for machine in swept} | regions
-                yield from swept
-            elif regions:
-                yield from account.known({RUN: run_label(run_id)}, sorted(regions))
+    def _answer(self, cloud: str, run_id: RunId, records: tuple[SkyRecord, ...]) -> Answer:
+        """Return what our regions say, and what is found elsewhere when it is time to look into every region."""
+        tags, ours, now_s = {RUN: run_label(run_id)}, self._regions(cloud, records), self.now_s()
+        if now_s >= self._sweep_at_s.get(cloud, now_s):
+            answer = self.machines[cloud].look(tags)
+            self._sweep_at_s[cloud] = now_s + (SWEEP_AGAIN_S if answer.problems else SWEEP_S)
+            silent = {region: why for region, why in answer.problems.items() if region in ours}
+            before = self._strays[cloud]
+            if EVERYWHERE not in answer.problems:
+                self._strays[cloud] = {one.region for one in answer.machines if one.exists}
+                self._strays[cloud] |= set(silent) & before
+                return Answer(answer.machines, silent)
+        return self.machines[cloud].look(tags, sorted(ours)) if ours else Answer((), {})
 
-    def _sweep(self, cloud: str, run_id: RunId) -> tuple[Machine, ...] | None:
-        """Look into all regions if it is time; None if not, or if one of them does not answer: then ours are asked."""
-        at_s = self._swept_at_s.get(cloud)
-        if at_s is not None and self.now_s() - at_s < SWEEP_S:
-            return None
-        self._swept_at_s[cloud] = self.now_s()
-        try:
-            return self.machines[cloud].known({RUN: run_label(run_id)})
-        except ProvisionError:
-            return None
+    def _regions(self, cloud: str, records: tuple[SkyRecord, ...]) -> set[str]:
+        """Return where machines may be: of an ended cluster for a while yet, since a cloud may list one late."""
+        now_s = self.now_s()
+        for one in records:
+            if one.is_ended:
+                self._ended_at_s.setdefault(one.cluster, now_s)
+            else:
+                self._ended_at_s.pop(one.cluster, None)
+        recent = (one for one in records if now_s - self._ended_at_s.get(one.cluster, now_s) < SWEEP_S)
+        return {one.region for one in recent if one.cloud == cloud} | self._strays[cloud]
 
 
 def _bills(run_id: RunId, machine: Machine) -> Iterator[Billed]:

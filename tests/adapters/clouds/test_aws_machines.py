@@ -9,7 +9,7 @@ import pytest
 
 from hexcloud.adapters.clouds.aws import Patience
 from hexcloud.adapters.clouds.aws_machines import AwsMachines, machine_of
-from hexcloud.adapters.clouds.machines import Machine
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Machine
 from hexcloud.domain.errors import CredentialsError, RateLimitError, UnknownProvisionError
 
 QUICK = Patience(connect_s=2, read_s=10, attempts=1, region_s=60)
@@ -137,6 +137,17 @@ def test_no_answer_of_one_region_is_no_list(moto: Any, machines: AwsMachines, do
     with pytest.raises(kind):
         machines.listed(RUN, REGIONS)
     assert machines.listed(RUN, ["us-east-1"]) == ()
+
+
+def test_a_region_that_does_not_answer_hides_no_machine_elsewhere(
+    moto: Any, ec2: dict[str, Any], machines: AwsMachines
+) -> None:
+    ours = start(ec2, "us-east-1", RUN)
+    moto.tell(faults=[{"action": "DescribeInstances", "region": "us-west-2", "do": "denied"}])
+    answer = machines.look(RUN)
+    assert ids(answer.machines) == set(ours) and list(answer.problems) == ["us-west-2"]
+    moto.tell(faults=[{"action": "DescribeRegions", "do": "denied"}])
+    assert list(machines.look(RUN).problems) == [EVERYWHERE]
 
 
 def test_a_machine_of_a_gang_is_told_apart(ec2: dict[str, Any], machines: AwsMachines) -> None:

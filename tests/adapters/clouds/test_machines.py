@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hexcloud.adapters.clouds.machines import carries, each
+from hexcloud.adapters.clouds.machines import Answer, carries, each
 from hexcloud.domain.errors import RateLimitError
 
 
@@ -15,18 +15,20 @@ def test_places_are_asked_at_once_and_answer_in_order() -> None:
         all_there.wait()
         return (place, place.upper())
 
-    assert each(ask, ["a", "b", "c"]) == ("a", "A", "b", "B", "c", "C")
+    assert each(ask, ["a", "b", "c"]) == (("a", "A", "b", "B", "c", "C"), {})
 
 
-def test_half_a_list_is_no_list() -> None:
+def test_one_place_that_fails_hides_no_other_but_half_a_list_is_no_list() -> None:
     def ask(place: str) -> tuple[str, ...]:
         if place == "b":
             raise RateLimitError("not now")
         return (place,)
 
+    said, problems = each(ask, ["a", "b", "c"])
+    assert said == ("a", "c") and list(problems) == ["b"]
     with pytest.raises(RateLimitError):
-        each(ask, ["a", "b"])
-    assert each(ask, []) == ()
+        Answer((), problems).whole()
+    assert each(ask, []) == ((), {})
 
 
 def test_an_empty_value_stands_for_any() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from hexcloud.adapters.provisioners.sky_calls import Progress
-from hexcloud.domain.errors import NotYetError, RateLimitError
+from hexcloud.adapters.provisioners.sky_listing import SWEEP_S, SkyListing
+from hexcloud.adapters.provisioners.sky_records import SkyRecords
+from hexcloud.domain.errors import NotYetError, PartListError, RateLimitError
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.offer import Offer
-from tests.adapters.provisioners.renting import Rented, command
+from tests.adapters.provisioners.renting import RUN, Rented, command
 
 
 def test_before_they_are_told_apart_all_of_a_gang_are_listed(
@@ -35,13 +37,17 @@ def test_a_machine_that_every_store_forgot_is_listed_and_ended(
     assert rented.listed() == ()
 
 
-def test_a_region_of_ours_without_an_answer_gives_no_list(
+def test_of_a_region_of_ours_without_an_answer_nothing_is_known_and_the_others_are_listed(
     moto: Any, rented: Rented, here: Offer, nodes: tuple[Node, ...]
 ) -> None:
+    there = here.model_copy(update={"region": "us-west-2", "zone": "usw2-az1"})
     rented.launch(nodes[:1], here)
+    rented.launch(nodes[1:2], there)
     moto.tell(faults=[{"action": "DescribeInstances", "region": "us-east-1", "do": "throttle"}])
-    with pytest.raises(RateLimitError):
+    with pytest.raises(PartListError) as part:
         rented.listed()
+    assert part.value.listed == (nodes[1].id,)
+    assert isinstance(part.value.silent["aws/us-east-1"], RateLimitError) and len(part.value.silent) == 1
 
 
 def test_a_region_that_is_none_of_ours_may_be_silent(
@@ -70,6 +76,24 @@ def test_no_list_tells_no_bills(moto: Any, rented: Rented, here: Offer, nodes: t
     rented.launch(nodes[:1], here)
     rented.listed()
     moto.tell(faults=[{"action": "DescribeInstances", "region": "us-east-1", "do": "throttle"}])
-    with pytest.raises(RateLimitError):
+    with pytest.raises(PartListError):
         rented.listed()
     assert rented.now.billed() == ()
+
+
+def test_where_all_has_ended_is_asked_for_a_while_yet_and_then_no_more(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...]
+) -> None:
+    records, at_s = SkyRecords(rented.folder / "sky"), [0.0]
+    listing = SkyListing(records, {"aws": rented.machines}, lambda: at_s[0])
+    rented.launch(nodes[:1], here)
+    assert listing.nodes(RUN) == (nodes[0].id,)
+    rented.end(nodes[0].id)
+    assert listing.nodes(RUN) == ()
+    (ended,) = records.all()
+    records.change(ended.cluster, region="xx-nowhere-1")  # a region that gives no answer
+    at_s[0] = SWEEP_S - 1.0
+    with pytest.raises(PartListError):
+        listing.nodes(RUN)
+    at_s[0] = 2 * SWEEP_S
+    assert listing.nodes(RUN) == ()
