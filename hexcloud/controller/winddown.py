@@ -71,7 +71,8 @@ def _is_beyond_help(hands: Hands) -> bool:
     start_s = max(
         (seen.startup_s(node.offer_id) for node in seen.standing()), default=seen.market.calibration.startup_s
     )
-    lapsed_s = timing.checkpoint_s + start_s / seen.run.clock_scale + timing.spend_lease_s + 2 * timing.teardown_s
+    ends_s = timing.spend_lease_s + timing.self_end_s + 2 * timing.teardown_s
+    lapsed_s = timing.checkpoint_s + start_s / seen.run.clock_scale + ends_s
     waited_s = seen.wall_s - (hands.memory.stopping_at or seen.wall_s)
     return not seen.is_whole and waited_s > lapsed_s
 
