@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ import yaml
 from tests.e2e.cloud.bed import Bed
 
 HEXCLOUD = [sys.executable, "-m", "hexcloud.cli"]
+LOOK_S = 4.0
+"""Between two looks: each is a program to start, and the machine has other things to do."""
+LAST_LINES = 15
 PASSED = ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"]
 RUN: dict[str, Any] = {
     "model": "Qwen2.5-0.5B",
@@ -77,9 +81,11 @@ class Renter:
         while not is_so():
             assert self._up is not None
             if self._up.poll() is not None or time.monotonic() > begun_at + within_s:
-                pytest.fail(f"{what}: not within {within_s:.0f} s\n{self.log()[-4000:]}\n{self.node_logs()}")
-            time.sleep(2.0)
-        return time.monotonic() - begun_at
+                pytest.fail(f"{what}: not after {time.monotonic() - begun_at:.0f} s\n{self.story()}")
+            time.sleep(LOOK_S)
+        took_s = time.monotonic() - begun_at
+        sys.stdout.write(f"{self.name}: {what} after {took_s:.0f} s\n")
+        return took_s
 
     def waits_for_step(self, step: int, within_s: float = 600.0) -> float:
         return self.waits(f"step {step}", lambda: int(self.status()["step"]) >= step, within_s)
@@ -106,10 +112,18 @@ class Renter:
                 found.append(instance)
         return found
 
+    def story(self) -> str:
+        """Return what one needs to see why a run went astray."""
+        events = "\n".join(f"{event['wall_s']:.0f} {event['kind']}: {event['text']}" for event in self.events())
+        machines = "\n".join(f"{one.zone} {one.seconds:.0f} s {dict(one.tags)}" for one in self.bed.billed())
+        parts = {"events": events, "machines": machines, "controller": self.log()[-4000:], "nodes": self.node_logs()}
+        return "\n".join(f"---- {name}\n{said}" for name, said in parts.items())
+
     def node_logs(self) -> str:
-        """Return the ends of what the tasks on the nodes printed."""
-        script = 'for f in nodes/*/upper/home/ubuntu/sky_logs/*/tasks/*.log; do echo "== $f"; tail -n 15 $f; done'
-        return self.bed.run(["sh", "-c", f"cd {self.bed.folder}; {script}"], check=False).stdout
+        """Return the ends of what the tasks on the nodes printed, of machines that are gone as well."""
+        return "\n".join(f"== {path}\n{_end(path)}" for path in sorted(self.bed.folder.glob("logs/nodes/**/*.log"))) + (
+            self.bed.run(["sh", "-c", f"cd {self.bed.folder}; {_LIVE_LOGS}"], check=False).stdout
+        )
 
     def ledger(self) -> Mapping[str, float]:
         """Return the seconds that each node's machine was billed for, by the run's own book."""
@@ -117,6 +131,15 @@ class Renter:
         return dict(json.loads(said))
 
 
+def _end(path: Path) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-LAST_LINES:])
+
+
+_LIVE_LOGS = f"""
+find nodes/*/upper/home/ubuntu/sky_logs -name '*.log' | sort | while read -r log; do
+    echo "== $log"; tail -n {LAST_LINES} "$log"
+done
+"""
 _LEDGER = """
 import json, sys
 from collections import Counter
