@@ -159,6 +159,17 @@ class Bed:
         """Return the pid, as seen from here, of the program that `start_program` started."""
         return _child(keeper.pid)
 
+    def programs(self) -> int:
+        """Return how many programs were started so far."""
+        return len(self._programs)
+
+    def end_programs(self, since: int) -> None:
+        """Kill those that were started when there were so many already."""
+        for keeper in self._programs[since:]:
+            if keeper.poll() is None:
+                os.kill(self.pid_of(keeper), signal.SIGKILL)
+            keeper.wait()
+
     def start_moto(self) -> "subprocess.Popen[bytes]":
         """Start the cloud's API. A second one, after the first has died, begins with an empty account."""
         port = self.endpoint.rpartition(":")[2]

@@ -35,6 +35,7 @@ def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(be
     bed.terminate(lost["InstanceId"])
     renter.waits("the loss is noticed", lambda: len(renter.events("node_lost")) == 1, 120)
     renter.waits("a replacement", lambda: len(renter.nodes("rollout")) == 2, 300)
+    renter.waits("it works", lambda: len(renter.events("node_ready")) == 4, 400)
     assert all(where(one)[1] not in (WEST[1], WEST_TOO[1]) for one in bed.running())
     assert bed.scenario.calls(launch="refused"), "the zones were asked before the run went elsewhere"
 
