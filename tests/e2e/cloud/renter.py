@@ -64,14 +64,14 @@ class Renter:
         return (self.bed.folder / "logs" / f"{self.name}.log").read_text()
 
     def asks(self, *arguments: str) -> Any:
-        return json.loads(self.bed.run([*HEXCLOUD, *arguments, "--json"]).stdout)
+        return json.loads(self.bed.run([*HEXCLOUD, arguments[0], self.name, *arguments[1:], "--json"]).stdout)
 
     def status(self) -> Mapping[str, Any]:
-        done = self.bed.run([*HEXCLOUD, "status", "--json"], check=False)
+        done = self.bed.run([*HEXCLOUD, "status", self.name, "--json"], check=False)
         return dict(json.loads(done.stdout)) if done.returncode == 0 else {"step": 0, "state": "unknown"}
 
     def events(self, *kinds: str) -> list[Any]:
-        done = self.bed.run([*HEXCLOUD, "events", "--json"], check=False)
+        done = self.bed.run([*HEXCLOUD, "events", self.name, "--json"], check=False)
         told = json.loads(done.stdout) if done.returncode == 0 else []
         return [event for event in told if not kinds or event["kind"] in kinds]
 
@@ -91,7 +91,7 @@ class Renter:
         return self.waits(f"step {step}", lambda: int(self.status()["step"]) >= step, within_s)
 
     def is_downed(self) -> None:
-        self.bed.run([*HEXCLOUD, "down", "--yes"])
+        self.bed.run([*HEXCLOUD, "down", self.name, "--yes"])
 
     def ends(self, within_s: float = 600.0) -> None:
         assert self._up is not None
