@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hexcloud.domain.metrics import METRICS_FILE, StepRow
 from tests.e2e.cloud.bed import Bed
 
 HEXCLOUD = [sys.executable, "-m", "hexcloud.cli"]
@@ -124,6 +125,11 @@ class Renter:
         return "\n".join(f"== {path}\n{_end(path)}" for path in sorted(self.bed.folder.glob("logs/nodes/**/*.log"))) + (
             self.bed.run(["sh", "-c", f"cd {self.bed.folder}; {_LIVE_LOGS}"], check=False).stdout
         )
+
+    def steps(self, run: str) -> list[StepRow]:
+        """Return what was trained, as the run's own folder keeps it."""
+        rows = (self.bed.home / "hexcloud/runs" / run / METRICS_FILE).read_text().splitlines()
+        return [StepRow.model_validate_json(row) for row in rows]
 
     def ledger(self) -> Mapping[str, float]:
         """Return the seconds that each node's machine was billed for, by the run's own book."""
