@@ -29,7 +29,7 @@ from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
 ENDPOINT = f"http://{BRIDGE}:5000"
-DOWN_WITHIN_S = 20.0
+UP_WITHIN_S = 120.0
 
 
 class Billed(NamedTuple):
@@ -256,11 +256,11 @@ class Bed:
         return entering(self._first, str(ROOT))
 
     def _wait(self, name: str, is_there: Callable[[], bool]) -> None:
-        until = time.monotonic() + DOWN_WITHIN_S
+        until = time.monotonic() + UP_WITHIN_S
         while not is_there():
             if time.monotonic() > until:
                 log = (self.folder / "logs" / f"{name}.log").read_text()
-                raise RuntimeError(f"{name} did not come up within {DOWN_WITHIN_S:.0f} s:\n{log}")
+                raise RuntimeError(f"{name} did not come up within {UP_WITHIN_S:.0f} s:\n{log}")
             time.sleep(0.1)
 
     @contextmanager
