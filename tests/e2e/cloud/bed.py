@@ -30,6 +30,13 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
 ENDPOINT = f"http://{BRIDGE}:5000"
 UP_WITHIN_S = 120.0
+NODE_LOGS = """
+cd "$BED"
+find logs/nodes nodes/*/upper/home/ubuntu/sky_logs -name '*.log' 2> /dev/null | sort | while read -r log; do
+    echo "== $log"
+    tail -n 15 "$log"
+done
+"""
 
 
 class Billed(NamedTuple):
@@ -232,6 +239,10 @@ class Bed:
     def billed(self) -> list[Billed]:
         """Return every machine that ever ran, with the seconds that EC2 counts."""
         return [_billed(instance) for instance in self.instances()]
+
+    def node_logs(self) -> str:
+        """Return the ends of what the tasks on the machines printed, of those that are gone as well."""
+        return self.run(["sh", "-c", NODE_LOGS], check=False, env={"BED": str(self.folder)}).stdout
 
     def _start_namespaces(self, built: Path) -> None:
         # Whatever ends this process, the bed ends too: the kernel kills `unshare`, and that its child.

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from tests.e2e.cloud.bed import Bed
 HEXCLOUD = [sys.executable, "-m", "hexcloud.cli"]
 LOOK_S = 4.0
 """Between two looks: each is a program to start, and the machine has other things to do."""
-LAST_LINES = 15
 PASSED = ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"]
 RUN: dict[str, Any] = {
     "model": "Qwen2.5-0.5B",
@@ -117,14 +115,13 @@ class Renter:
         """Return what one needs to see why a run went astray."""
         events = "\n".join(f"{event['wall_s']:.0f} {event['kind']}: {event['text']}" for event in self.events())
         machines = "\n".join(f"{one.zone} {one.seconds:.0f} s {dict(one.tags)}" for one in self.bed.billed())
-        parts = {"events": events, "machines": machines, "controller": self.log()[-4000:], "nodes": self.node_logs()}
+        parts = {
+            "events": events,
+            "machines": machines,
+            "controller": self.log()[-4000:],
+            "nodes": self.bed.node_logs(),
+        }
         return "\n".join(f"---- {name}\n{said}" for name, said in parts.items())
-
-    def node_logs(self) -> str:
-        """Return the ends of what the tasks on the nodes printed, of machines that are gone as well."""
-        return "\n".join(f"== {path}\n{_end(path)}" for path in sorted(self.bed.folder.glob("logs/nodes/**/*.log"))) + (
-            self.bed.run(["sh", "-c", f"cd {self.bed.folder}; {_LIVE_LOGS}"], check=False).stdout
-        )
 
     def steps(self, run: str) -> list[StepRow]:
         """Return what was trained, as the run's own folder keeps it."""
@@ -137,15 +134,6 @@ class Renter:
         return dict(json.loads(said))
 
 
-def _end(path: Path) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-LAST_LINES:])
-
-
-_LIVE_LOGS = f"""
-find nodes/*/upper/home/ubuntu/sky_logs -name '*.log' | sort | while read -r log; do
-    echo "== $log"; tail -n {LAST_LINES} "$log"
-done
-"""
 _LEDGER = """
 import json, sys
 from collections import Counter
