@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from hexcloud.domain.command import Command
 from hexcloud.domain.event import Event
-from hexcloud.domain.fleet import Node, NodeId, Rented, RunId
+from hexcloud.domain.fleet import Billed, Node, NodeId, Rented, RunId
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.market import Market, Quota
@@ -161,6 +161,18 @@ class Provisioner(Protocol):
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
         """Return ids of all machines of the run that still exist (and bill), as the cloud itself says."""
+        ...
+
+
+@runtime_checkable
+class Biller(Protocol):
+    """A provisioner that also knows since when a machine bills, and until when."""
+
+    def billed(self) -> tuple[Billed, ...]:
+        """Return the machines that the last `list_nodes` saw, those that ended lately among them. Asks nobody.
+
+        A node has several where a try to launch it was given up. Of one that a cloud says nothing of there is none.
+        """
         ...
 
 

@@ -70,8 +70,9 @@ class Hands:
         """Keep away from a pool, longer each time, and ask for a re-plan."""
         self._block((offer_id,), self.memory.pools.refuse(offer_id, self.seen.now_s), reason)
 
-    def block_limit(self, offer: Offer, reason: str) -> None:
-        """Keep away from every pool that draws on the same account limit."""
+    def block_limit(self, offer: Offer, reason: str, is_global: bool = False) -> None:
+        """Keep away from every pool that draws on the same account limit; `is_global`: on that of all regions' GPUs."""
+        limit_of = _global_limit_of if is_global else _limit_of
         same = tuple(other.id for other in self.seen.market.offers if limit_of(other) == limit_of(offer))
         self._block(same, self.memory.limits.refuse(limit_of(offer), self.seen.now_s), reason)
 
@@ -123,6 +124,11 @@ class Hands:
         self.memory.pending.append("capacity")
 
 
-def limit_of(offer: Offer) -> str:
+def _limit_of(offer: Offer) -> str:
     """Return the name of the account limit that an offer draws on; without a key: its family, region and tenure."""
     return offer.quota or f"{offer.cloud}/{offer.region}/{offer.gpu}/{offer.tenure.value}"
+
+
+def _global_limit_of(offer: Offer) -> str:
+    """Return the name of the limit on all GPUs of a tenure, whatever and wherever they are."""
+    return f"{offer.cloud}/*/{'gpu' if offer.gpu_count else 'cpu'}/{offer.tenure.value}"

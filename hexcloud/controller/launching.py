@@ -8,6 +8,7 @@ from hexcloud.controller.hands import Hands
 from hexcloud.controller.life import LATE, Patience
 from hexcloud.controller.memory import Phase
 from hexcloud.domain.errors import (
+    GLOBAL_GPUS,
     CapacityError,
     CredentialsError,
     NotYetError,
@@ -65,7 +66,7 @@ class Launching:
                 hands.block(offer.id, f"{SOLD_OUT}: {error}")
                 return self._never_were(gang, f"{SOLD_OUT}: {error}")
             case QuotaError():
-                hands.block_limit(offer, f"{OVER_LIMIT}: {error}")
+                hands.block_limit(offer, f"{OVER_LIMIT}: {error}", is_global=error.code == GLOBAL_GPUS)
                 return self._never_were(gang, f"{OVER_LIMIT}: {error}")
             case CredentialsError():
                 hands.memory.credentials = str(error)

@@ -1,5 +1,10 @@
-"""Settle: what every machine cost since the last turn. It never understates: in doubt a span is long and dear."""
+"""Settle: what every machine cost since the last turn. It never understates: in doubt a span is long and dear.
 
+Where the cloud says when a machine's bill began and ended, that is what is billed.
+"""
+
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hexcloud.controller.memory import Mark, Memory
@@ -12,6 +17,7 @@ from hexcloud.domain.market import LinkScope
 from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Place, place_of
 from hexcloud.domain.plan import Role
+from hexcloud.domain.run import RunRecord
 from hexcloud.estimate.transfer import egress_usd, egress_usd_per_gb, full_bytes
 from hexcloud.planner.distance import continent
 from hexcloud.ports import Store
@@ -36,7 +42,7 @@ def settle(seen: Seen, store: Store, memory: Memory, timing: Timing) -> None:
     """Write what was spent since the last turn, then keep the view that counts the versions. Raises StoreError."""
     if memory.marks is None:
         memory.marks = marks_of(store.ledger(seen.run.id))
-    spans = [span for node in seen.nodes if (span := _span(node, seen, memory.marks, timing))]
+    spans = [span for node in seen.nodes for span in _spans(node, seen, memory.marks, timing)]
     entries = [entry for span in spans for entry in _machine_entries(span, seen, memory.marks, timing)]
     entries += _egress_entries(seen, store.view(seen.run.id), memory.marks)
     if entries:
@@ -59,16 +65,39 @@ def marks_of(entries: tuple[LedgerEntry, ...]) -> Marks:
     return marks
 
 
-def _span(node: Node, seen: Seen, marks: Marks, timing: Timing) -> Span | None:
-    """Return the time since the node's last bill, or None when there is nothing to bill (yet)."""
+def _spans(node: Node, seen: Seen, marks: Marks, timing: Timing) -> Iterator[Span]:
+    """Yield the times since the node's last bill: those of its machines, or where the cloud knows none, our own."""
     mark = marks.get((node.id, CostKind.COMPUTE))
+    machines = sorted((bill for bill in seen.billed if bill.node_id == node.id), key=lambda bill: bill.from_s)
+    if not machines:
+        yield from _span(node, mark.to_s if mark else node.requested_at_s, seen, mark is not None, timing)
+    until_s = mark.to_s if mark else -math.inf
+    for machine in machines:
+        from_s = max(until_s, _run_s(machine.from_s, seen.run))
+        if machine.to_s is None:
+            found = tuple(_span(node, from_s, seen, True, timing))
+        else:
+            to_s = _run_s(machine.to_s, seen.run)
+            found = (Span(node, from_s, to_s),) if to_s > from_s else ()
+        until_s = max([until_s, *(span.to_s for span in found)])
+        yield from found
+
+
+def _span(node: Node, from_s: float, seen: Seen, is_known: bool, timing: Timing) -> Iterator[Span]:
+    """Yield the time from a moment on, unless there is nothing to bill (yet). `is_known`: a machine did exist."""
     is_listed = seen.listed is not None and node.id in seen.listed
-    if not is_listed and (node.status is NodeStatus.GONE or (mark is None and node.status is NodeStatus.REQUESTED)):
-        return None
-    from_s, to_s = (mark.to_s if mark else node.requested_at_s), seen.now_s
+    if not is_listed and (node.status is NodeStatus.GONE or (not is_known and node.status is NodeStatus.REQUESTED)):
+        return
+    to_s = seen.now_s
     if seen.listed is not None and not is_listed:
         to_s = min(to_s, from_s + _alone_s(node, seen, timing))
-    return Span(node, from_s, to_s) if to_s > from_s else None
+    if to_s > from_s:
+        yield Span(node, from_s, to_s)
+
+
+def _run_s(wall_s: float, run: RunRecord) -> float:
+    """Return a moment on the run clock."""
+    return run.clock_origin_run_s + (wall_s - run.clock_origin_wall_s) * run.clock_scale
 
 
 def _alone_s(node: Node, seen: Seen, timing: Timing) -> float:
@@ -99,18 +128,37 @@ def _entry(span: Span, kind: CostKind, usd_per_hour: float) -> LedgerEntry:
 
 
 def _egress_entries(seen: Seen, before: RunView | None, marks: Marks) -> list[LedgerEntry]:
-    """Bill to the head's node what each published version cost on its way, as the planner prices it."""
+    """Bill to the head's node what the weights cost on their way."""
     head = next((node for node in seen.standing() if node.role is Role.TRAINER), None)
-    versions = _versions(seen.view, before)
-    if head is None or not versions:
+    if head is None:
         return []
     mark = marks.get((head.id, CostKind.EGRESS))
     span = Span(head, mark.to_s if mark else head.requested_at_s, seen.now_s)
-    usd = versions * egress_usd(full_bytes(seen.run.workload.model), _usd_per_gb(head, seen))
+    usd = (_sent_usd if seen.run.spec.is_real else _planned_usd)(head, seen, before)
     hours = (span.to_s - span.from_s) / SECONDS_PER_HOUR
     if not usd or hours <= 0:
         return []
     return [_entry(span, CostKind.EGRESS, usd / hours)]
+
+
+def _planned_usd(head: Node, seen: Seen, before: RunView | None) -> float:
+    """Return what the versions published since cost on their way, as the planner prices it: local ones stand in."""
+    versions = _versions(seen.view, before)
+    return versions * egress_usd(full_bytes(seen.run.workload.model), _usd_per_gb(head, seen)) if versions else 0.0
+
+
+def _sent_usd(head: Node, seen: Seen, before: RunView | None) -> float:
+    """Return what the bytes cost that the coordinator has really sent since, each to where its node stands."""
+    if seen.view is None:
+        return 0.0
+    known = before.sent_bytes if before and before.head == seen.view.head else {}
+    source, places = place_of(head.offer_id), {node.id: place_of(node.offer_id) for node in seen.nodes}
+    total = 0.0
+    for node_id, sent in seen.view.sent_bytes.items():
+        since = sent - known.get(node_id, 0)
+        size = since if since >= 0 else sent  # the coordinator began anew
+        total += egress_usd(size, _between(source, places.get(node_id, source), seen))
+    return total
 
 
 def _versions(view: RunView | None, before: RunView | None) -> int:

@@ -6,14 +6,14 @@ from hexcloud.controller.memory import Memory
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.prices import Prices
 from hexcloud.domain.errors import CredentialsError, EngineError, MarketError, ProvisionError
-from hexcloud.domain.fleet import FleetState, MeasuredLink, Node, NodeId, NodeStatus
+from hexcloud.domain.fleet import Billed, FleetState, MeasuredLink, Node, NodeId, NodeStatus
 from hexcloud.domain.market import Market
 from hexcloud.domain.messages import NodeView, RunView
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import ExecutionPlan, Placement
 from hexcloud.domain.run import RunRecord
 from hexcloud.estimate.risk import startup_s
-from hexcloud.ports import Coordinator
+from hexcloud.ports import Biller, Coordinator
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Seen:
     """The view, or the last one stored when the coordinator does not answer."""
     accepted: tuple[ExecutionPlan, Placement] | None
     """The plan in force."""
+    billed: tuple[Billed, ...] = ()
+    """When machines began and ended to bill, as far as the provider says; nothing when it did not answer."""
 
     @property
     def placement(self) -> Placement | None:
@@ -71,6 +73,8 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
     memory.prices = asked | planned | memory.prices
     memory.prices |= {offer.id: offer.usd_per_hour for offer in market.offers}
     coordinator, view = _coordinator(ports)
+    listed = _listed(run, ports, memory)
+    biller = ports.provisioner if isinstance(ports.provisioner, Biller) else None
     _listen(view, wall_s, memory)
     return Seen(
         run=run,
@@ -79,11 +83,12 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
         market=market,
         prices=Prices(market, memory.prices),
         nodes=nodes,
-        listed=_listed(run, ports, memory),
+        listed=listed,
         coordinator=coordinator,
         view=view,
         last_view=view or ports.store.view(run.id),
         accepted=accepted,
+        billed=biller.billed() if biller and listed is not None else (),
     )
 
 

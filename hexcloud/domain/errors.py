@@ -68,8 +68,12 @@ class CapacityError(ProvisionError):
     """Sold out: block type, zone and tenure, back off, re-plan."""
 
 
+GLOBAL_GPUS = "GPUS_ALL_REGIONS"
+"""Code of a QuotaError of a limit over all regions: Google names it in the message only."""
+
+
 class QuotaError(ProvisionError):
-    """An account limit: block the family and region, tell the user."""
+    """An account limit: block the family and region, or with GLOBAL_GPUS the cloud's GPUs, and tell the user."""
 
 
 class RateLimitError(ProvisionError):

@@ -66,6 +66,16 @@ class Node(Frozen):
     """Machines that were asked for in one call with it, itself included: they live and die together."""
 
 
+class Billed(Frozen):
+    """A machine of a node, by the cloud's own word. Moments are wall seconds since the epoch."""
+
+    node_id: NodeId
+    from_s: float
+    """When its bill began."""
+    to_s: float | None = None
+    """When its bill ended; None: it has not, or the cloud does not say when."""
+
+
 THIS_COMPUTER = "this computer"
 """Where the machines of local runs are."""
 

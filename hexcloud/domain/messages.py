@@ -278,6 +278,8 @@ class RunView(Frozen):
     """Why the run's store cannot be written at present; training goes on meanwhile. Empty: it can, or there is none."""
     accuracy_before: float | None = None
     accuracy_after: float | None = None
+    sent_bytes: dict[NodeId, int] = Field(default_factory=dict)
+    """Weights that this coordinator has sent to each node, also to those that have left. Bytes."""
     nodes: tuple[NodeView, ...] = ()
     links: tuple[LinkReport, ...] = ()
 

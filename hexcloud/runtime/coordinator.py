@@ -108,6 +108,8 @@ class Coordinator:
         """Why no more step is begun; empty while steps are."""
         self.has_lapsed = False
         """Whether the spend lease ran out: whoever runs this should see the checkpoint written and exit."""
+        self.sent_bytes: Counter[NodeId] = Counter()
+        """Weights sent to each node so far."""
         self._task = task
         self._clock = clock
         # Another epoch draws other prompts: what was seen before a recovery is not seen again.
@@ -339,6 +341,7 @@ class Coordinator:
             store_trouble=self._store_trouble,
             accuracy_before=self._accuracy.get("before"),
             accuracy_after=self._accuracy.get("after"),
+            sent_bytes=dict(self.sent_bytes),
             nodes=tuple(self._nodes.view(node, admission.leases.count(node.id), now_s) for node in self._nodes),
             links=self._nodes.links,
         )

@@ -8,6 +8,7 @@ body, 503 a node that must register first.
 import asyncio
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,11 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import ValidationError
+from starlette.types import Message as AsgiMessage
+from starlette.types import Receive, Scope, Send
 
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Admit,
@@ -70,6 +74,21 @@ class RefusalError(Exception):
         self.detail = detail
 
 
+class _Counted(FileResponse):
+    """A file of which the bytes that go out are counted: clouds bill them."""
+
+    def __init__(self, path: Path, reader: NodeId, sent_bytes: Counter[NodeId]) -> None:
+        super().__init__(path, media_type="application/octet-stream")
+        self._reader, self._sent_bytes = reader, sent_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: AsgiMessage) -> None:
+            self._sent_bytes[self._reader] += len(message.get("body", b""))
+            await send(message)
+
+        await super().__call__(scope, receive, counting)
+
+
 class Routes:
     """One method per route. Who may call it is its first line."""
 
@@ -109,12 +128,12 @@ class Routes:
 
     async def weights(self, request: Request) -> Response:
         """GET /weights/{epoch}/{version}: the safetensors file; ranges are honoured."""
-        self._caller(request)
+        caller = self._caller(request)
         epoch, version = request.path_params["epoch"], request.path_params["version"]
         path = await asyncio.to_thread(self._coordinator.intact_weights_path, epoch, version)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
-        return FileResponse(path, media_type="application/octet-stream")
+        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
 
     async def probe(self, request: Request) -> Response:
         """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""

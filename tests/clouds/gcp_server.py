@@ -30,6 +30,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -141,6 +142,7 @@ class Cloud:
             return self._operation("insert", call, link, time.monotonic(), refused)
         ready_s = time.monotonic() + self.scenario.get("boot_s", 0)
         self.instances[key] = {**call.body, "id": str(uuid.uuid4().int >> 65), "zone": call["zone"], "selfLink": link}
+        self.instances[key] |= {"creationTimestamp": datetime.now().astimezone().isoformat()}
         self.instances[key] |= {"status": "PROVISIONING", "_ready_s": ready_s, "labelFingerprint": uuid.uuid4().hex}
         return self._operation("insert", call, link, ready_s)
 

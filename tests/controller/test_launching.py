@@ -8,6 +8,7 @@ import pytest
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import (
+    GLOBAL_GPUS,
     CapacityError,
     CredentialsError,
     NotYetError,
@@ -97,6 +98,16 @@ def test_a_quota_blocks_every_pool_of_the_family_in_that_region(controller_of: C
     blocked = sim.store.blocks(sim.run.id, sim.clock.now_s() - 5.0)
     assert refused in blocked
     assert all(offer.split("/")[:2] == refused.split("/")[:2] for offer in blocked)
+
+
+def test_a_limit_over_all_regions_blocks_every_gpu_of_the_cloud_in_that_tenure(controller_of: ControllerOf) -> None:
+    sim = started(controller_of, Fault(0, QuotaError("limit is 16", code=GLOBAL_GPUS), "launch"), turns_=1)
+    market = sim.market.market(sim.clock.now_s())
+    refused = market.offer(nodes(sim)[0].offer_id)
+    assert refused is not None
+    same = {one.id for one in market.offers if (one.cloud, one.tenure) == (refused.cloud, refused.tenure)}
+    assert set(sim.store.blocks(sim.run.id, sim.clock.now_s() - 5.0)) == same
+    assert len({offer.split("/")[1] for offer in same}) > 1, "in more than one region"
 
 
 def test_expired_credentials_end_the_run_with_a_line_that_says_so(controller_of: ControllerOf) -> None:

@@ -3,6 +3,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hexcloud.controller.ledger import marks_of, settle
 from hexcloud.controller.memory import Mark, Memory
@@ -10,12 +12,13 @@ from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.prices import Prices
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.fleet import FleetState, NodeId, NodeStatus
+from hexcloud.domain.fleet import Billed, FleetState, NodeId, NodeStatus
 from hexcloud.domain.ledger import CostKind, LedgerEntry
 from hexcloud.domain.market import EgressPrice, LinkScope
 from hexcloud.domain.offer import offer_id
 from hexcloud.domain.plan import Columns, Role, Slot, SlotName
 from hexcloud.domain.policy import Policy
+from hexcloud.estimate.transfer import egress_usd_per_gb
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.worth import Worth
 from hexcloud.simulator.cloud import Loss, LossKind
@@ -128,6 +131,69 @@ def test_a_machine_that_vanished_while_it_started_is_billed_as_long_as_its_pool_
     assert rent.to_s - rent.from_s == start_s + timing.spend_lease_s + timing.teardown_s
 
 
+def rent_of(
+    seen: Seen, turns: list[tuple[float, set[NodeId], tuple[Billed, ...]]], status: NodeStatus
+) -> list[LedgerEntry]:
+    """Return the rent of the first node after some turns: the moment, who is listed, and what the cloud billed."""
+    store, memory = SimStore(Faults()), Memory()
+    node = seen.nodes[0].model_copy(update={"status": status, "requested_at_s": 0.0})
+    run = seen.run.model_copy(update={"clock_origin_run_s": 0.0, "clock_origin_wall_s": 0.0, "clock_scale": 1.0})
+    for now_s, listed, billed in turns:
+        now = replace(seen, run=run, nodes=(node,), now_s=now_s, listed=frozenset(listed), billed=billed, view=None)
+        settle(now, store, memory, Timing())
+    return [line for line in store.ledger(seen.run.id) if line.kind is CostKind.COMPUTE]
+
+
+@pytest.fixture(scope="module")
+def seen(controller_of: ControllerOf, ports_of: PortsOf) -> Seen:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    controller_of(sim).reconcile_once()
+    return observe(sim.run, ports_of(sim), Memory())
+
+
+@given(
+    began_s=st.floats(0.0, 500.0),
+    lives_s=st.floats(1.0, 500.0),
+    later_s=st.floats(0.0, 100.0),
+    looks=st.lists(st.floats(1.0, 1000.0), max_size=6, unique=True),
+)
+def test_where_the_cloud_says_when_a_bill_began_and_ended_that_is_billed(
+    seen: Seen, began_s: float, lives_s: float, later_s: float, looks: list[float]
+) -> None:
+    """A machine of a first try that was given up is billed, too; however late and seldom anybody looked."""
+    name, ended_s = seen.nodes[0].id, began_s + lives_s
+    tries = [(began_s, ended_s), (ended_s + later_s, ended_s + later_s + lives_s)]
+
+    def told(at_s: float) -> tuple[Billed, ...]:
+        begun = [(from_s, to_s) for from_s, to_s in tries if from_s <= at_s]
+        return tuple(Billed(node_id=name, from_s=start, to_s=end if end <= at_s else None) for start, end in begun)
+
+    turns = [(at_s, {name} if any(bill.to_s is None for bill in told(at_s)) else set(), told(at_s)) for at_s in looks]
+    lines = rent_of(
+        seen, [*sorted(turns, key=lambda turn: turn[0]), (3000.0, set(), told(3000.0))], NodeStatus.REQUESTED
+    )
+    assert sum(line.to_s - line.from_s for line in lines) == pytest.approx(2 * lives_s)
+    assert all(sooner.to_s <= later.from_s for sooner, later in pairwise(lines))
+
+
+def test_a_machine_that_ended_before_anybody_saw_it_is_billed_when_the_cloud_tells_of_it(seen: Seen) -> None:
+    bill = Billed(node_id=seen.nodes[0].id, from_s=10.0, to_s=40.0)
+    (line,) = rent_of(seen, [(100.0, set(), (bill,)), (200.0, set(), (bill,))], NodeStatus.GONE)
+    assert (line.from_s, line.to_s) == (10.0, 40.0)
+
+
+def test_an_end_at_an_unknown_moment_is_when_it_was_noticed(seen: Seen) -> None:
+    name = seen.nodes[0].id
+    bill = Billed(node_id=name, from_s=50.0)
+    lines = rent_of(seen, [(90.0, {name}, (bill,)), (95.0, set(), (bill,))], NodeStatus.READY)
+    assert (lines[0].from_s, lines[-1].to_s) == (50.0, 95.0)
+
+
+def test_what_the_cloud_says_nothing_of_is_billed_from_the_request_on(seen: Seen) -> None:
+    (line,) = rent_of(seen, [(90.0, {seen.nodes[0].id}, ())], NodeStatus.STARTING)
+    assert (line.from_s, line.to_s) == (0.0, 90.0)
+
+
 def per_version_usd(seen: Seen) -> float:
     """Return what the ledger says that one version cost on its way."""
     assert seen.view is not None
@@ -198,3 +264,39 @@ def with_rollout_at(
     prices = Prices(market, {offer.id: offer.usd_per_hour for offer in market.offers})
     heads = tuple(node for node in seen.nodes if node.role is Role.TRAINER)
     return replace(seen, market=market, prices=prices, nodes=(*heads, *nodes)), tuple(slots)
+
+
+def test_real_machines_are_billed_the_bytes_that_were_sent_to_them(
+    controller_of: ControllerOf, ports_of: PortsOf
+) -> None:
+    sim = Simulation(Policy(target_samples_per_s=20.0))
+    controller = controller_of(sim)
+    for _ in range(40):
+        controller.reconcile_once()
+        sim.clock.sleep(5.0)
+    seen = observe(sim.run, ports_of(sim), Memory())
+    assert seen.accepted is not None and seen.view is not None
+    placement = seen.accepted[0].placement
+    known = seen.view
+    at = [
+        ("aws", "us-east-1", "a"),
+        ("aws", "us-east-1", "b"),
+        ("aws", "us-west-2", "a"),
+    ]  # the head is where the first is
+    seen, _ = with_rollout_at(list(at), seen, placement.role(Role.TRAINER)[0], placement.role(Role.ROLLOUT)[0])
+    spec = seen.run.spec.model_copy(update={"provider": "skypilot"})
+    seen = replace(seen, run=seen.run.model_copy(update={"spec": spec}))
+    first = next(node.offer_id for node in seen.nodes if node.id == "rollout-90")
+    nodes = [node.model_copy(update={"offer_id": first}) if node.role is Role.TRAINER else node for node in seen.nodes]
+    seen = replace(seen, nodes=tuple(nodes))
+    network = seen.market.network
+    usd_per_gb = sum(egress_usd_per_gb(network, "aws", scope) for scope in (LinkScope.REGION, LinkScope.CONTINENT))
+    store, memory = SimStore(Faults()), Memory()
+    for turn, (head, sent_gb, due_gb) in enumerate(
+        [("h1", 1, 1), ("h1", 1, 1), ("h1", 3, 3), ("h2", 2, 5), ("h2", 1, 6), ("h2", 1, 6)]
+    ):
+        sent = {NodeId(f"rollout-{90 + number}"): sent_gb * 10**9 for number in range(3)}
+        view = known.model_copy(update={"head": NodeId(head), "sent_bytes": sent, "version": 10 * turn})
+        settle(replace(seen, view=view, now_s=seen.now_s + turn), store, memory, Timing())
+        billed = sum(line.usd for line in store.ledger(seen.run.id) if line.kind is CostKind.EGRESS)
+        assert billed == pytest.approx(due_gb * usd_per_gb), f"turn {turn}"

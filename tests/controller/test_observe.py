@@ -8,7 +8,7 @@ from hexcloud.controller.observe import Seen, fleet_state, observe
 from hexcloud.controller.outside import EmulationPlan, Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import EngineError, MarketError, RateLimitError
-from hexcloud.domain.fleet import NodeId, NodeStatus
+from hexcloud.domain.fleet import Billed, NodeId, NodeStatus
 from hexcloud.domain.messages import LinkReport
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.faults import Fault
@@ -85,3 +85,23 @@ def with_link(seen: Seen, gb_per_s: float, latency_ms: float) -> Seen:
     report = LinkReport(node_id=one.node_id, target="10.0.0.2:7000", gb_per_s=gb_per_s, latency_ms=latency_ms)
     other = other.model_copy(update={"address": "10.0.0.2:7000"})
     return replace(seen, view=seen.view.model_copy(update={"nodes": (one, other, *rest), "links": (report,)}))
+
+
+class Telling:
+    """A provisioner that tells of bills."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.launch, self.terminate = sim.provisioner.launch, sim.provisioner.terminate
+        self.list_nodes = sim.provisioner.list_nodes
+
+    def billed(self) -> tuple[Billed, ...]:
+        return (Billed(node_id=NodeId("one"), from_s=1.0),)
+
+
+def test_bills_are_known_where_the_provider_tells_of_them_and_answered(ports_of: PortsOf) -> None:
+    sim = Simulation(Policy(), Script(faults=(Fault(1, RateLimitError("slow"), "list"),)))
+    ports = ports_of(sim)
+    telling = replace(ports, provisioner=Telling(sim))
+    assert observe(sim.run, telling, Memory()).billed == Telling(sim).billed()
+    assert observe(sim.run, telling, Memory()).billed == (), "no list, no bills"
+    assert observe(sim.run, ports, Memory()).billed == ()

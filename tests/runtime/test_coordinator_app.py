@@ -164,6 +164,8 @@ def test_weights_come_whole_in_part_and_not_at_all(tell: Callable[[Story], None]
         headers = {"Authorization": "Bearer token-a", "Range": "bytes=1000-"}
         part = await line.client.get("/weights/0/0", headers=headers)
         assert (part.status_code, part.content) == (206, WEIGHTS[1000:])
+        view = RunView.model_validate_json((await line.get("/status", "controller")).content)
+        assert list(view.sent_bytes.values()) == [2 * len(WEIGHTS) - 1000], "what went out, and no more"
         assert (await line.get("/weights/0/1")).status_code == 404
         (line.run_dir / "0.safetensors").unlink()
         assert (await line.get("/weights/0/0")).status_code == 404

@@ -25,7 +25,8 @@ OWN_PARTITION = ("cn-", "us-gov-", "us-iso", "eu-iso", "eusc-")
 """Regions with accounts of their own."""
 EVERYWHERE = ("m*", "t*")
 """Families that every region has."""
-EXISTING = ("pending", "running", "stopping", "stopped")
+ENDED = ("shutting-down", "terminated")
+"""States of machines that bill no more; EC2 tells of them for about an hour."""
 """States of a machine that is there: a stopped one still bills its disk."""
 MAX_PAGES = 2000
 """Of 1,000 spot prices each; an answer that goes on for longer is broken."""
@@ -183,8 +184,8 @@ class AwsRegion:
         return self._all(_INSTANCES, {"Filters": [states], "MaxResults": 1000})
 
     def tagged(self, tags: Mapping[str, str]) -> list[Answer]:
-        """Return the reservations of machines with these tags that exist in any state; an empty value is any."""
-        asked: list[dict[str, Any]] = [{"Name": "instance-state-name", "Values": list(EXISTING)}]
+        """Return the reservations of machines with these tags in any state, also ended; an empty value is any."""
+        asked: list[dict[str, Any]] = []
         for key, value in tags.items():
             name, wanted = (f"tag:{key}", value) if value else ("tag-key", key)
             asked.append({"Name": name, "Values": [wanted]})

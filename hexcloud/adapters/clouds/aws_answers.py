@@ -137,13 +137,19 @@ def _spot_price(answer: object, zone_ids: Mapping[str, str]) -> SpotPrice | None
 
 
 def _at_s(answer: object) -> float:
-    at = answer.get("Timestamp") if isinstance(answer, Mapping) else None
+    at_s = moment_s(answer, "Timestamp")
+    return math.nan if at_s is None else at_s
+
+
+def moment_s(answer: object, *path: str) -> float | None:
+    """Return a moment, seconds since the epoch; None when there is none."""
+    at = dig(answer, *path)
     if not isinstance(at, datetime):
-        return math.nan
+        return None
     try:
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, ValueError, OSError):
-        return math.nan
+        return None
 
 
 def newest(prices: Iterable[SpotPrice]) -> list[SpotPrice]:

@@ -1,17 +1,20 @@
 """AwsMachines: our machines on EC2 by their tags, over regions, and their end. Implements `machines.Machines`."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import groupby
 
 from hexcloud.adapters.clouds import aws_answers as answers
-from hexcloud.adapters.clouds.aws import AwsAccount, AwsRegion, Patience
+from hexcloud.adapters.clouds.aws import ENDED, AwsAccount, AwsRegion, Patience
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
 from hexcloud.adapters.clouds.machines import Machine, each
 from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError, UnknownProvisionError
 
 AWS = "aws"
 GONE = "InvalidInstanceID.NotFound"
+_MOMENT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?:UTC|GMT))?\)")
 _KINDS: dict[Why, type[ProvisionError]] = {Why.CREDENTIALS: CredentialsError, Why.THROTTLED: RateLimitError}
 
 
@@ -24,6 +27,10 @@ class AwsMachines:
 
     def listed(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
         """See `Machines.listed`."""
+        return tuple(machine for machine in self.known(tags, regions) if machine.exists)
+
+    def known(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """See `Machines.known`."""
         with _typed():
             return each(lambda region: self._in_region(region, tags), tuple(regions) or self._regions())
 
@@ -63,7 +70,7 @@ class AwsMachines:
     def _in_region(self, region: str, tags: Mapping[str, str]) -> tuple[Machine, ...]:
         reservations = AwsRegion(self._account, region).tagged(tags)
         found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
-        return tuple(_machine(region, instance) for instance in found)
+        return tuple(machine_of(region, instance) for instance in found)
 
     def _end(self, region: str, ids: list[str]) -> bool:
         """Return False when one of them is not known any more: then AWS has ended none."""
@@ -77,8 +84,10 @@ class AwsMachines:
         return True
 
 
-def _machine(region: str, instance: object) -> Machine:
+def machine_of(region: str, instance: object) -> Machine:
+    """Read an instance, as DescribeInstances tells of it."""
     tags = {answers.text(tag, "Key"): answers.text(tag, "Value") for tag in answers.items(instance, "Tags")}
+    exists = answers.text(instance, "State", "Name") not in ENDED
     return Machine(
         cloud=AWS,
         region=region,
@@ -87,7 +96,21 @@ def _machine(region: str, instance: object) -> Machine:
         instance_type=answers.text(instance, "InstanceType"),
         private_ip=answers.text(instance, "PrivateIpAddress"),
         tags=tags,
+        began_s=answers.moment_s(instance, "LaunchTime"),
+        ended_s=None if exists else _ended_s(instance),
+        exists=exists,
     )
+
+
+def _ended_s(instance: object) -> float | None:
+    """Return when a machine's end began, as in `User initiated (2026-11-29 23:39:14 UTC)`."""
+    found = _MOMENT.search(answers.text(instance, "StateTransitionReason"))
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 @contextmanager

@@ -25,6 +25,11 @@ class Machine(NamedTuple):
     instance_type: str
     private_ip: str
     tags: Mapping[str, str]
+    began_s: float | None = None
+    """Since when it bills, seconds since the epoch; None: the cloud does not say."""
+    ended_s: float | None = None
+    """Since when it bills no more; None: it does, or the cloud does not say."""
+    exists: bool = True
 
 
 class Machines(Protocol):
@@ -39,6 +44,10 @@ class Machines(Protocol):
         No region: in every one that the account may use. One that does not answer then fails the call, too: half a list
         is no list.
         """
+        ...
+
+    def known(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> tuple[Machine, ...]:
+        """Return what `listed` returns, and machines that ended of which the cloud still tells (EC2: for an hour)."""
         ...
 
     def end(self, machines: Iterable[Machine]) -> None:

@@ -153,7 +153,7 @@ class SkyApi:
 
     @cached_property
     def _sky(self) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _root_logger_kept():
             warnings.simplefilter("ignore")  # of libraries that it uses in an old way
             import sky
         return sky
@@ -162,8 +162,9 @@ class SkyApi:
     def _sdk(self) -> Any:
         """SkyPilot's client, silent, with a server to speak to."""
         sky = self._sky
-        from sky.client import sdk
-        from sky.server import common
+        with _root_logger_kept():
+            from sky.client import sdk
+            from sky.server import common
 
         logger = logging.getLogger("sky")
         logger.handlers, logger.propagate = [logging.NullHandler()], False
@@ -195,6 +196,18 @@ def _start_server() -> None:
         raise RateLimitError(f"SkyPilot's API server does not start: {said}; `sky api start` says more") from error
     except subprocess.TimeoutExpired as error:
         raise RateLimitError(f"SkyPilot's API server did not start in {START_S:.0f} s") from error
+
+
+@contextmanager
+def _root_logger_kept() -> Iterator[None]:
+    """Undo what an import does to the root logger: SkyPilot's would print every library's INFO lines."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hexcloud.adapters.clouds.discreet import discreet
 from hexcloud.domain.errors import (
+    GLOBAL_GPUS,
     CapacityError,
     CredentialsError,
     ProvisionError,
@@ -24,9 +25,6 @@ from hexcloud.domain.offer import Offer
 Kind = type[ProvisionError]
 MAX_SAID_CHARS = 300
 NOT_LISTED = "not_in_skypilot_catalog"
-GLOBAL_GPUS = "GPUS_ALL_REGIONS"
-"""Our code of a limit over all regions: Google names it in the message only."""
-
 _CAPACITY = (
     "InsufficientCapacity",
     "InsufficientCapacityOnOutpost",
@@ -54,6 +52,8 @@ _QUOTA = (
 )
 _RATE = (
     "EC2ThrottledException",
+    "InvalidGroup.Duplicate",
+    "InvalidPermission.Duplicate",
     "RequestLimitExceeded",
     "SlowDown",
     "Throttling",

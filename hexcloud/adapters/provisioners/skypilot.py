@@ -22,7 +22,7 @@ from hexcloud.adapters.provisioners.sky_task import Order
 from hexcloud.adapters.provisioners.wheel import make_wheel
 from hexcloud.domain.command import Command
 from hexcloud.domain.errors import NotYetError, UnknownProvisionError
-from hexcloud.domain.fleet import Node, NodeId, RunId
+from hexcloud.domain.fleet import Billed, Node, NodeId, RunId
 from hexcloud.domain.offer import Offer
 
 MAX_AT_ONCE = 16
@@ -32,7 +32,10 @@ WAIT_S = 0.1
 
 
 class SkyPilotProvisioner:
-    """Implements ports.Provisioner for one run. One process at a time may use a run's folder; its threads all may."""
+    """Implements ports.Provisioner and ports.Biller for one run.
+
+    One process at a time may use a run's folder; its threads all may.
+    """
 
     def __init__(
         self, run_id: RunId, run_dir: Path, sky: SkyCalls, machines: Mapping[str, Machines], wait_s: float = WAIT_S
@@ -78,6 +81,10 @@ class SkyPilotProvisioner:
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
         """See `ports.Provisioner.list_nodes`. Nodes whose end is not confirmed are among them."""
         return self._listing.nodes(run_id)
+
+    def billed(self) -> tuple[Billed, ...]:
+        """See `ports.Biller`."""
+        return self._listing.billed
 
     def close(self) -> None:
         """Wait for what is asked just now; nothing else is begun."""

@@ -1,5 +1,6 @@
 """Machines by tag on EC2, against a moto server over HTTP."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,7 +8,7 @@ import boto3
 import pytest
 
 from hexcloud.adapters.clouds.aws import Patience
-from hexcloud.adapters.clouds.aws_machines import AwsMachines
+from hexcloud.adapters.clouds.aws_machines import AwsMachines, machine_of
 from hexcloud.adapters.clouds.machines import Machine
 from hexcloud.domain.errors import CredentialsError, RateLimitError, UnknownProvisionError
 
@@ -64,6 +65,35 @@ def test_a_stopped_machine_still_bills_and_an_ended_one_is_gone(ec2: dict[str, A
     ec2["us-east-1"].stop_instances(InstanceIds=[stopped])
     ec2["us-east-1"].terminate_instances(InstanceIds=[ended])
     assert ids(machines.listed(RUN, ["us-east-1"])) == {stopped}
+
+
+def test_ec2_tells_since_when_a_machine_bills_and_for_a_while_also_until_when(
+    ec2: dict[str, Any], machines: AwsMachines
+) -> None:
+    before_s = time.time() - 1.0  # EC2 speaks in whole seconds
+    running, ended = start(ec2, "us-east-1", RUN, count=2)
+    ec2["us-east-1"].terminate_instances(InstanceIds=[ended])
+    found = {machine.id: machine for machine in machines.known(RUN, ["us-east-1"])}
+    one, other = found[running], found[ended]
+    assert one.began_s is not None and other.began_s is not None and other.ended_s is not None
+    assert (one.exists, one.ended_s, other.exists) == (True, None, False)
+    assert before_s <= other.began_s <= time.time() and before_s <= other.ended_s <= time.time()
+
+
+@pytest.mark.parametrize(
+    ("reason", "ended_s"),
+    [
+        ("User initiated (2026-11-29 23:39:14 UTC)", 1795995554.0),
+        ("User initiated (2026-11-29 23:39:14 GMT)", 1795995554.0),
+        ("Server.SpotInstanceTermination", None),
+        ("User initiated (2026-19-39 23:39:14 UTC)", None),
+        (None, None),
+    ],
+)
+def test_an_end_at_an_unknown_moment_is_no_moment(reason: str | None, ended_s: float | None) -> None:
+    found = machine_of("eu-west-1", {"State": {"Name": "terminated"}, "StateTransitionReason": reason})
+    assert (found.exists, found.ended_s, found.began_s) == (False, ended_s, None)
+    assert machine_of("eu-west-1", {"State": {"Name": "stopped"}, "StateTransitionReason": reason}).ended_s is None
 
 
 def test_machines_of_several_regions_are_ended(ec2: dict[str, Any], machines: AwsMachines) -> None:

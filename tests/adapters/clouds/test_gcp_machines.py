@@ -1,5 +1,6 @@
 """Machines by label on Compute Engine, over HTTP on loopback."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,6 +67,8 @@ def test_machines_of_a_run_are_found_in_every_region(cloud: GcpCloud, machines: 
     assert (found.cloud, found.region, found.zone, found.id) == ("gcp", "us-central1", HERE, "one")
     assert (found.instance_type, found.private_ip) == ("g2-standard-4", "10.0.0.7")
     assert found.tags == {"hexcloud-run": "main-1", "hexcloud-slot": "rollout-0"}
+    assert found.began_s is not None and abs(time.time() - found.began_s) < 60.0
+    assert machines.known(RUN, ["us-central1"]) == (found,)
 
 
 def test_the_cloud_itself_picks_by_label_and_no_stranger_is_sent(cloud: GcpCloud, machines: GcpMachines) -> None:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 QUIET = """
+import logging
 import sys
 from hexcloud.adapters.provisioners.sky_api import SkyApi
 from hexcloud.domain.errors import RateLimitError
@@ -13,6 +14,7 @@ try:
     SkyApi().has("hx-nobody")
 except RateLimitError as error:
     print("silent:", error, file=sys.stderr)
+logging.getLogger("apscheduler.scheduler").info("Scheduler started")
 """
 
 
@@ -29,3 +31,4 @@ def test_a_server_that_cannot_be_reached_is_said_in_a_line_and_standard_output_s
     assert done.stdout == ""
     assert "silent: SkyPilot's API server, or what it needs of the network, does not answer" in done.stderr
     assert "made-up" not in done.stderr
+    assert "Scheduler started" not in done.stderr, "what other libraries say of their daily work is for nobody"

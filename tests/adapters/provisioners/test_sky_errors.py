@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hexcloud.adapters.provisioners.sky_errors import GLOBAL_GPUS, KINDS, MAX_SAID_CHARS, NOT_LISTED, refusal
+from hexcloud.adapters.provisioners.sky_errors import KINDS, MAX_SAID_CHARS, NOT_LISTED, refusal
 from hexcloud.domain.errors import (
+    GLOBAL_GPUS,
     CapacityError,
     CredentialsError,
     ProvisionError,
@@ -113,6 +114,13 @@ def test_throttling_that_skypilot_gave_up_on_is_no_fault_of_the_pool(offer: Offe
     log = "AWS handler error: Failed to call ec2 function due to RequestLimitExceeded. Max attempts exceeded."
     error = refusal(RuntimeError("Failed"), log, offer)
     assert type(error) is RateLimitError and error.code == "RequestLimitExceeded"
+
+
+@pytest.mark.parametrize("code", ["InvalidPermission.Duplicate", "InvalidGroup.Duplicate"])
+def test_launches_that_race_for_skypilot_s_security_group_are_to_be_asked_again(code: str, offer: Offer) -> None:
+    log = f"An error occurred ({code}) when calling the AuthorizeSecurityGroupIngress operation: it already exists"
+    error = refusal(RuntimeError("Failed to set up SkyPilot runtime"), log, offer)
+    assert type(error) is RateLimitError and error.code == code
 
 
 def test_what_only_skypilot_refuses_is_told_apart(offer: Offer, exceptions: Any) -> None:

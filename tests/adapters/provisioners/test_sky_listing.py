@@ -50,3 +50,26 @@ def test_a_region_that_is_none_of_ours_may_be_silent(
     rented.launch(nodes[:1], here)
     moto.tell(faults=[{"action": "DescribeInstances", "region": "eu-west-1", "do": "error"}])
     assert rented.listed() == (nodes[0].id,)
+
+
+def test_the_bill_of_a_node_is_told_also_after_its_end(rented: Rented, here: Offer, gang: tuple[Node, ...]) -> None:
+    rented.launch(gang, here)
+    rented.listed()
+    running = [bill for bill in rented.now.billed() if bill.to_s is None]
+    assert sorted(bill.node_id for bill in running) == [node.id for node in gang]
+    rented.end(gang[0].id)
+    assert rented.listed() == ()
+    bills = {(bill.node_id, bill.from_s): bill.to_s for bill in rented.now.billed()}
+    for bill in running:
+        to_s = bills[bill.node_id, bill.from_s]
+        assert to_s is not None and 0.0 <= to_s - bill.from_s < 60.0
+    assert None not in bills.values()
+
+
+def test_no_list_tells_no_bills(moto: Any, rented: Rented, here: Offer, nodes: tuple[Node, ...]) -> None:
+    rented.launch(nodes[:1], here)
+    rented.listed()
+    moto.tell(faults=[{"action": "DescribeInstances", "region": "us-east-1", "do": "throttle"}])
+    with pytest.raises(RateLimitError):
+        rented.listed()
+    assert rented.now.billed() == ()
