@@ -128,21 +128,22 @@ class Renter:
         rows = (self.bed.home / "hexcloud/runs" / run / METRICS_FILE).read_text().splitlines()
         return [StepRow.model_validate_json(row) for row in rows]
 
-    def ledger(self) -> Mapping[str, float]:
-        """Return the seconds that each node's machine was billed for, by the run's own book."""
-        said = self.bed.run([sys.executable, "-c", _LEDGER, self.name]).stdout
-        return dict(json.loads(said))
+    def ledger(self) -> Mapping[str, tuple[float, float]]:
+        """Return each node's seconds and USD of rent by the run's own book."""
+        said = json.loads(self.bed.run([sys.executable, "-c", _LEDGER, self.name]).stdout)
+        return {node: (seconds, usd) for node, (seconds, usd) in said.items()}
 
 
 _LEDGER = """
 import json, sys
-from collections import Counter
+from collections import defaultdict
 from hexcloud import wiring
 store = wiring.open_store()
 run = max((run for run in store.runs() if run.spec.name == sys.argv[1]), key=lambda run: run.created_wall_s)
-seconds = Counter()
+rent = defaultdict(lambda: [0.0, 0.0])
 for entry in store.ledger(run.id):
     if entry.kind == "compute":
-        seconds[entry.node_id] += entry.to_s - entry.from_s
-print(json.dumps(seconds))
+        rent[entry.node_id][0] += entry.to_s - entry.from_s
+        rent[entry.node_id][1] += entry.usd
+print(json.dumps(rent))
 """

@@ -1,6 +1,7 @@
 """`hexcloud up --provider skypilot` over two regions: losses, refusals and a price shift, and nothing left behind."""
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,16 +10,20 @@ import pytest
 from hexcloud.adapters.provisioners.naming import node_ids
 from hexcloud.domain.command import CHECKPOINT_EVERY
 from hexcloud.domain.fleet import RunId
-from tests.e2e.cloud.bed import Bed
+from tests.e2e.cloud.bed import Bed, Billed
 from tests.e2e.cloud.renter import Renter
-from tests.e2e.cloud.scenario import CHEAP, EAST, EAST_LAST, EAST_TOO, WEST, WEST_TOO, spot_prices
+from tests.e2e.cloud.scenario import CHEAP, DEAR, EAST, EAST_LAST, EAST_TOO, USUAL, WEST, WEST_TOO, spot_prices
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1500)]
 
 CHECKPOINT_LAG_S = 15.0
 """Until a checkpoint is whole in the store; here a step takes a tenth of a second, so some are trained meanwhile."""
-POLL_S = 10.0
-"""Seconds between two looks of the controller at the cloud, with the time that such a look takes on two busy cores."""
+SHIFTED = {**CHEAP, EAST_TOO: 0.49, EAST_LAST: 0.32}
+"""Each by less than the 30 % over which a price must be seen twice to be believed."""
+POLL_S = 20.0
+"""Between two looks of the controller at the cloud, with the time that such a look takes on two busy cores."""
+SECOND_S = 1.5
+"""EC2 tells launch and end in whole seconds."""
 
 
 def where(instance: Mapping[str, Any]) -> tuple[str, str]:
@@ -43,8 +48,7 @@ def test_a_run_over_two_regions_loses_a_node_moves_another_and_leaves_nothing(be
     assert bed.scenario.calls(launch="refused"), "the zones were asked before the run went elsewhere"
 
     (dear,) = [one for one in renter.nodes("rollout") if where(one) == EAST_TOO]
-    # Each by less than the 30 % over which a price must be seen twice to be believed.
-    bed.scenario.update(spot_prices=spot_prices({**CHEAP, EAST_TOO: 0.49, EAST_LAST: 0.32}))
+    bed.scenario.update(spot_prices=spot_prices(SHIFTED))
     renter.waits("a successor", lambda: EAST_LAST in [where(one) for one in renter.nodes("rollout")], 300)
     assert dear["InstanceId"] in ids(bed), "it works until its successor does"
     renter.waits("the old one is gone", lambda: dear["InstanceId"] not in ids(bed), 300)
@@ -65,7 +69,6 @@ def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(bed: Bed) -> None
     renter.starts()
     renter.waits_for_step(5 * CHECKPOINT_EVERY)
     (trainer,) = renter.nodes("trainer")
-    before = int(renter.status()["step"])
     bed.scenario.update(no_capacity=[{"zone": where(trainer)[1]}])
     killed_wall_s = time.time()
     bed.terminate(trainer["InstanceId"])
@@ -73,9 +76,9 @@ def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(bed: Bed) -> None
     renter.waits("another trainer", lambda: renter.nodes("trainer") != [], 300)
     (successor,) = renter.nodes("trainer")
     assert where(successor)[1] != where(trainer)[1]
-    took_s = renter.waits_for_step(before + 1)
+    renter.waits("training goes on", lambda: renter.events("trainer_recovered") != [], 600)
     (recovered,) = renter.events("trainer_recovered")
-    assert 0.0 < recovered["fields"]["took_s"] <= took_s + 420.0
+    assert 0.0 < recovered["fields"]["took_s"] <= time.time() - killed_wall_s
     renter.is_downed()
     renter.ends()
     report = renter.asks("report")
@@ -98,17 +101,25 @@ def moves(renter: Renter, trigger: str) -> list[Mapping[str, Any]]:
 
 
 def assert_the_book_is_ec2_s(renter: Renter, run: str) -> None:
-    """Every machine that EC2 billed is in the run's ledger: from its request on, and at most one poll too long."""
-    book = renter.ledger()
-    requested = {event["node"]: event["wall_s"] for event in renter.events("node_requested")}
-    billed = {}
+    """Every machine that EC2 billed is in the run's ledger: its seconds, at most one poll too many, at its price."""
+    book, billed = renter.ledger(), defaultdict(list)
     for machine in renter.bed.billed():
         if machine.tags.get("hexcloud-run") == run:
             (node,) = node_ids(RunId(run), machine.tags)
-            billed[node] = machine
+            billed[node].append(machine)
     assert set(billed) <= set(book), "a machine was forgotten by the ledger"
-    for node, machine in billed.items():
-        # In doubt the ledger overstates: it cannot know when, after the request, EC2 began to count.
-        most_s = machine.launched_at_s + machine.seconds - requested[node] + POLL_S
-        said = f"{node}: EC2 {machine.seconds:.0f} s, ledger {book[node]:.0f} s"
-        assert machine.seconds - 1.0 <= book[node] <= most_s, said
+    for node, machines in billed.items():
+        seconds, usd = book[node]
+        least_s = sum(machine.seconds for machine in machines)
+        said = f"{node}: EC2 {least_s:.0f} s, ledger {seconds:.0f} s, {usd:.4f} USD"
+        assert least_s - SECOND_S <= seconds <= least_s + POLL_S, said
+        low, high = min(prices(machines[0])), max(prices(machines[0]))
+        assert low * (least_s - SECOND_S) / 3600.0 <= usd <= high * (least_s + POLL_S) / 3600.0, said
+
+
+def prices(machine: Billed) -> list[float]:
+    """Return what its pool asked in the course of a test, USD/h."""
+    pool = machine.instance_type, machine.zone
+    if not machine.is_spot:
+        return [USUAL["on_demand"]["*"][machine.instance_type]]
+    return [each.get(pool, DEAR[machine.instance_type]) for each in (CHEAP, SHIFTED)]
