@@ -21,7 +21,7 @@ def launch(bed: Bed, cluster: str, zone: str, script: str) -> "subprocess.Comple
     return bed.run(["sky", "launch", "-y", "-c", cluster, *asked, script], check=False)
 
 
-def wait(is_so: Callable[[], bool], within_s: float = 30.0) -> None:
+def wait(is_so: Callable[[], bool], within_s: float = 90.0) -> None:
     until = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < until, "it did not come about in time"
@@ -47,7 +47,7 @@ def test_a_spot_node_is_launched_lost_and_gone(bed: Bed) -> None:
 
     sandbox = str(bed.folder / "nodes" / node["InstanceId"])
     bed.run(["test", "-e", sandbox])
-    bed.scenario.interrupt(node["InstanceId"], notice_s=5.0)
+    bed.scenario.interrupt(node["InstanceId"], notice_s=20.0)
     told = bed.ssh(address, f"{READ}/spot/instance-action")
     assert json.loads(told.stdout)["action"] == "terminate"
     wait(lambda: bed.running() == [])
