@@ -86,13 +86,13 @@ class Renter:
         sys.stdout.write(f"{self.name}: {what} after {took_s:.0f} s\n")
         return took_s
 
-    def waits_for_step(self, step: int, within_s: float = 600.0) -> float:
+    def waits_for_step(self, step: int, within_s: float = 900.0) -> float:
         return self.waits(f"step {step}", lambda: int(self.status()["step"]) >= step, within_s)
 
     def is_downed(self) -> None:
         self.bed.run([*HEXCLOUD, "down", self.name, "--yes"])
 
-    def ends(self, within_s: float = 600.0) -> None:
+    def ends(self, within_s: float = 900.0) -> None:
         assert self._up is not None
         self._up.wait(timeout=within_s)
 
