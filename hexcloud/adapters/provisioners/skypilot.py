@@ -27,6 +27,8 @@ from hexcloud.domain.offer import Offer
 
 MAX_AT_ONCE = 16
 """Launches and ends that are worked on at the same time; SkyPilot queues what its server has no room for."""
+STUCK_S = 120.0
+"""A step that has taken so long is not waited for any more; one takes seconds."""
 WAIT_S = 0.1
 """How long a call waits for SkyPilot's answer before it says `not yet`."""
 
@@ -93,13 +95,14 @@ class SkyPilotProvisioner:
     def _is_through(self, cluster: str, what: str, step: Callable[[], None]) -> bool:
         """Take one step for a cluster, beside the caller; return False when it takes longer than the caller may wait.
 
-        Its error is raised, by this call or a later one. There is one step at a time for each cluster.
+        Its error is raised, by this call or a later one. There is one step at a time for each cluster; but a launch in
+        which SkyPilot is stuck keeps no machine alive: its end goes past it.
         """
         running = self._steps.get(cluster)
-        if running is not None and running.what != what and not running.future.done():
+        if running is not None and running.what != what and not running.future.done() and not running.is_stuck():
             return False
         if running is None or running.what != what:
-            running = self._steps[cluster] = _Step(what, self._threads.submit(step))
+            running = self._steps[cluster] = _Step(what, self._threads.submit(step), time.monotonic())
         wait((running.future,), self._wait_s)
         if not running.future.done():
             return False
@@ -131,3 +134,7 @@ class SkyPilotProvisioner:
 class _Step(NamedTuple):
     what: str
     future: "Future[None]"
+    since_s: float
+
+    def is_stuck(self) -> bool:
+        return time.monotonic() - self.since_s > STUCK_S

@@ -1,14 +1,21 @@
 """The provisioner as its caller sees it: never slow, never twice."""
 
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from threading import Event
+from typing import Any
 
 import pytest
 
+from hexcloud.adapters.provisioners import skypilot
+from hexcloud.adapters.provisioners.sky_calls import Progress
 from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
 from hexcloud.domain.errors import NotYetError
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.offer import Offer
 from tests.adapters.provisioners.renting import RUN, Rented, command
+from tests.adapters.provisioners.sky_stand_in import SkyStandIn
 
 
 def test_a_node_is_launched_at_most_once_however_often_it_is_asked_for(
@@ -51,3 +58,73 @@ def test_a_cloud_that_cannot_be_asked_for_machines_is_not_rented_from(
 ) -> None:
     elsewhere = here.model_copy(update={"cloud": "lambda"})
     assert rented.refusal(nodes[:1], elsewhere).code == "cloud"
+
+
+def test_a_launch_that_hangs_inside_skypilot_is_given_up_ended_and_followed_by_the_next(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...]
+) -> None:
+    """As when EC2 throttles SkyPilot, which then asks again for minutes; the caller's deadline ends that."""
+    rented.sky.launch_polls = 10**6
+    for _ in range(5):
+        with pytest.raises(NotYetError) as wait:
+            rented.now.launch(nodes[:1], here, (command(nodes[0]),))
+        assert wait.value.phase == "provision"
+    rented.end(nodes[0].id)
+    assert rented.sky.of("launch")[0].progress is Progress.FAILED, "broken off"
+    assert rented.listed() == () and rented.sky.clusters == {}
+    rented.sky.launch_polls = 0
+    rented.launch(nodes[1:2], here)
+    assert rented.listed() == (nodes[1].id,)
+
+
+class Hanging(SkyStandIn):
+    """A server that does not come back to whoever asks how far a launch is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = Event()
+        self.is_hanging = False
+
+    def launch(self, task: Any, cluster: str) -> str:
+        request = super().launch(task, cluster)
+        if self.is_hanging:
+            self.go_on.wait(30.0)
+        return request
+
+
+def test_a_call_to_skypilot_that_never_comes_back_keeps_no_machine_alive(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sky = rented.sky = Hanging()
+    rented.restart()
+    hasty = SkyPilotProvisioner(RUN, rented.folder, sky, {"aws": rented.machines})
+    sky.is_hanging = True
+    try:
+        with pytest.raises(NotYetError):
+            hasty.launch(nodes[:1], here, (command(nodes[0]),))
+        wait_until(lambda: bool(sky.requests))
+        assert sky.progress(sky.requests[0].id) is Progress.DONE and rented.listed() == (nodes[0].id,)
+        with pytest.raises(NotYetError):
+            hasty.terminate(nodes[0].id)
+        assert rented.listed() == (nodes[0].id,), "one step at a time, as long as there is hope"
+        monkeypatch.setattr(skypilot, "STUCK_S", 0.0)
+        wait_until(lambda: is_ended(hasty, nodes[0]))
+        assert rented.listed() == ()
+    finally:
+        sky.go_on.set()
+        hasty.close()
+    assert rented.listed() == (), "nor does it come back with its answer"
+
+
+def is_ended(provisioner: SkyPilotProvisioner, node: Node) -> bool:
+    with suppress(NotYetError):
+        provisioner.terminate(node.id)
+        return True
+    return False
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    give_up_s = time.monotonic() + 20.0
+    while not is_so():
+        assert time.monotonic() < give_up_s
+        time.sleep(0.02)
