@@ -23,7 +23,7 @@ SHIFTED = {**CHEAP, EAST_TOO: 0.49, EAST_LAST: 0.32}
 POLL_S = 20.0
 """Between two looks of the controller at the cloud, with the time that such a look takes on two busy cores."""
 UP_S, NOTICED_S = 900.0, 300.0
-"""Far more than an idle machine takes (a node works 2 to 3 minutes after it was asked for): a busy one is no failure."""
+"""Far more than an idle machine takes (a node works some 3 minutes after the asking): a busy one is no failure."""
 SECOND_S = 1.5
 """EC2 tells launch and end in whole seconds."""
 NOT_SEEN_WHOLE = "seen to pass up to the replacement only: no run to its end on a machine that was free for it"
