@@ -48,7 +48,7 @@ def the_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def bed(the_bed: Bed) -> Iterator[Bed]:
-    """The bed with the usual scenario. Every test asserts that it leaves no machine; what a failed one left ends here."""
+    """The bed with the usual scenario. A test asserts that it leaves no machine; what a failed one left ends here."""
     the_bed.scenario.reset()
     before = the_bed.programs()
     yield the_bed
