@@ -64,6 +64,8 @@ class Progress:
     losses: int = 0
     """Losses of the trainer's head since something new was trained."""
     last_lost: Node | None = None
+    lost_at: float | None = None
+    """When training was first interrupted by a loss; None while it goes on."""
     stand: tuple[int, int, int] | None = None
     """Epoch, checkpoint and version at the last look."""
     since: float | None = None

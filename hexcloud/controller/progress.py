@@ -20,20 +20,29 @@ MAX_TRAINER_LOSSES = 3
 """Losses of the trainer's head in a row with nothing new trained in between: the reason is not the market."""
 
 
-def note(seen: Seen, progress: Progress) -> None:
-    """Remember the best versions that the coordinator told of."""
+def note(hands: Hands) -> None:
+    """Remember the best versions that the coordinator told of; say when training goes on after a loss."""
+    seen, progress = hands.seen, hands.memory.progress
     if view := seen.last_view:
         checkpoint, version = progress.best
         progress.best = max(checkpoint, view.checkpoint_version), max(version, view.version)
+    lost, lost_at = progress.last_lost, progress.lost_at
+    if lost is None or lost_at is None or seen.view is None or seen.view.head == lost.id:
+        return
+    if (seen.view.last_step_at_s or 0.0) > lost_at:
+        took_s, progress.lost_at = seen.wall_s - lost_at, None
+        text = f"training goes on at step {seen.view.version}, {took_s:.0f} s after the loss of {lost.slot}"
+        hands.journal.say("trainer_recovered", text, node=seen.view.head, took_s=took_s, version=seen.view.version)
 
 
-def count_loss(node: Node, progress: Progress) -> None:
+def count_loss(node: Node, progress: Progress, wall_s: float) -> None:
     """Count the loss of a trainer's head that had been at work."""
     is_new = progress.best_at_loss is None or any(
         now > then for now, then in zip(progress.best, progress.best_at_loss, strict=True)
     )
     progress.losses = 1 if is_new else progress.losses + 1
     progress.best_at_loss, progress.last_lost = progress.best, node
+    progress.lost_at = wall_s if progress.lost_at is None else progress.lost_at
 
 
 def never_up(nodes: Iterable[Node]) -> str | None:

@@ -121,7 +121,7 @@ class Controller:
         """Bring every node's record up to what was seen; a loss asks for a re-plan."""
         seen, memory = hands.seen, hands.memory
         patience = Patience(self._ports.timing, memory)
-        note(seen, memory.progress)
+        note(hands)
         nodes: Nodes = {}
         for old in seen.nodes:
             new = nodes[old.id] = follow(old, seen, patience)
@@ -144,7 +144,7 @@ class Controller:
         if node.ready_at_s is None:
             self._count_failure(node, hands)
         elif is_head(node):
-            count_loss(node, hands.memory.progress)
+            count_loss(node, hands.memory.progress, hands.seen.wall_s)
 
     def _count_failure(self, node: Node, hands: Hands) -> None:
         """A pool whose machines are late, or again and again go before they come up, is blocked as if sold out."""

@@ -72,6 +72,16 @@ def test_losses_with_steps_between_them_are_made_good_for_ever(controller_of: Co
     assert state(sim)[0] is RunState.RUNNING
 
 
+def test_how_long_a_loss_of_the_trainer_kept_training_is_said_once(controller_of: ControllerOf) -> None:
+    sim = losing_trainers(controller_of, 300.0)
+    turns(sim, controller_of(sim), 200)
+    [lost] = [event for event in events(sim, "node_lost") if event.fields["role"] == "trainer"]
+    [told] = events(sim, "trainer_recovered")
+    assert told.node == trainers(sim)[-1].id != lost.node
+    assert told.fields["took_s"] == told.wall_s - lost.wall_s > 0
+    assert "after the loss of trainer-0" in told.text
+
+
 def test_a_repeated_version_is_nothing_new() -> None:
     node = Node(
         id=NodeId("n"),
@@ -86,7 +96,7 @@ def test_a_repeated_version_is_nothing_new() -> None:
     progress = Progress()
     for best, losses in (((0, 5), 1), ((0, 5), 2), ((0, 6), 1), ((0, 6), 2), ((20, 21), 1), ((20, 21), 2)):
         progress.best = best
-        count_loss(node, progress)
+        count_loss(node, progress, 0.0)
         assert progress.losses == losses
 
 

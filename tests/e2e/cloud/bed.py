@@ -29,7 +29,14 @@ from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
 ENDPOINT = f"http://{BRIDGE}:5000"
-DOWN_WITHIN_S = 20.0
+UP_WITHIN_S = 120.0
+NODE_LOGS = """
+cd "$BED"
+find logs/nodes nodes/*/upper/home/ubuntu/sky_logs -name '*.log' 2> /dev/null | sort | while read -r log; do
+    echo "== $log"
+    tail -n 15 "$log"
+done
+"""
 
 
 class Billed(NamedTuple):
@@ -159,6 +166,17 @@ class Bed:
         """Return the pid, as seen from here, of the program that `start_program` started."""
         return _child(keeper.pid)
 
+    def programs(self) -> int:
+        """Return how many programs were started so far."""
+        return len(self._programs)
+
+    def end_programs(self, since: int) -> None:
+        """Kill those that were started when there were so many already."""
+        for keeper in self._programs[since:]:
+            if keeper.poll() is None:
+                os.kill(self.pid_of(keeper), signal.SIGKILL)
+            keeper.wait()
+
     def start_moto(self) -> "subprocess.Popen[bytes]":
         """Start the cloud's API. A second one, after the first has died, begins with an empty account."""
         port = self.endpoint.rpartition(":")[2]
@@ -222,6 +240,10 @@ class Bed:
         """Return every machine that ever ran, with the seconds that EC2 counts."""
         return [_billed(instance) for instance in self.instances()]
 
+    def node_logs(self) -> str:
+        """Return the ends of what the tasks on the machines printed, of those that are gone as well."""
+        return self.run(["sh", "-c", NODE_LOGS], check=False, env={"BED": str(self.folder)}).stdout
+
     def _start_namespaces(self, built: Path) -> None:
         # Whatever ends this process, the bed ends too: the kernel kills `unshare`, and that its child.
         tied = ["setpriv", "--pdeathsig", "KILL"]
@@ -245,11 +267,11 @@ class Bed:
         return entering(self._first, str(ROOT))
 
     def _wait(self, name: str, is_there: Callable[[], bool]) -> None:
-        until = time.monotonic() + DOWN_WITHIN_S
+        until = time.monotonic() + UP_WITHIN_S
         while not is_there():
             if time.monotonic() > until:
                 log = (self.folder / "logs" / f"{name}.log").read_text()
-                raise RuntimeError(f"{name} did not come up within {DOWN_WITHIN_S:.0f} s:\n{log}")
+                raise RuntimeError(f"{name} did not come up within {UP_WITHIN_S:.0f} s:\n{log}")
             time.sleep(0.1)
 
     @contextmanager

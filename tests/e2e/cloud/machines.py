@@ -153,7 +153,11 @@ class Machines:
     def _kill(self, machine: Machine) -> None:
         os.kill(machine.first, signal.SIGKILL)
         machine.outer.wait()
-        folder = self._sites.folder / "nodes" / machine.instance["InstanceId"]
+        name = machine.instance["InstanceId"]
+        folder, told = self._sites.folder / "nodes" / name, self._sites.folder / "logs" / "nodes" / name
+        if (said := folder / "upper/home/ubuntu/sky_logs").exists():  # what its tasks said outlives it
+            told.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["cp", "-r", said, told], check=False)
         subprocess.run(["rm", "-rf", folder], check=False)
         say(kill=machine.instance["InstanceId"])
 

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from hexcloud.domain.metrics import METRICS_FILE, StepRow
 from tests.e2e.cloud.bed import Bed
 
 HEXCLOUD = [sys.executable, "-m", "hexcloud.cli"]
+LOOK_S = 4.0
+"""Between two looks: each is a program to start, and the machine has other things to do."""
 PASSED = ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"]
 RUN: dict[str, Any] = {
     "model": "Qwen2.5-0.5B",
@@ -60,14 +63,14 @@ class Renter:
         return (self.bed.folder / "logs" / f"{self.name}.log").read_text()
 
     def asks(self, *arguments: str) -> Any:
-        return json.loads(self.bed.run([*HEXCLOUD, *arguments, "--json"]).stdout)
+        return json.loads(self.bed.run([*HEXCLOUD, arguments[0], self.name, *arguments[1:], "--json"]).stdout)
 
     def status(self) -> Mapping[str, Any]:
-        done = self.bed.run([*HEXCLOUD, "status", "--json"], check=False)
+        done = self.bed.run([*HEXCLOUD, "status", self.name, "--json"], check=False)
         return dict(json.loads(done.stdout)) if done.returncode == 0 else {"step": 0, "state": "unknown"}
 
     def events(self, *kinds: str) -> list[Any]:
-        done = self.bed.run([*HEXCLOUD, "events", "--json"], check=False)
+        done = self.bed.run([*HEXCLOUD, "events", self.name, "--json"], check=False)
         told = json.loads(done.stdout) if done.returncode == 0 else []
         return [event for event in told if not kinds or event["kind"] in kinds]
 
@@ -77,17 +80,19 @@ class Renter:
         while not is_so():
             assert self._up is not None
             if self._up.poll() is not None or time.monotonic() > begun_at + within_s:
-                pytest.fail(f"{what}: not within {within_s:.0f} s\n{self.log()[-4000:]}\n{self.node_logs()}")
-            time.sleep(2.0)
-        return time.monotonic() - begun_at
+                pytest.fail(f"{what}: not after {time.monotonic() - begun_at:.0f} s\n{self.story()}")
+            time.sleep(LOOK_S)
+        took_s = time.monotonic() - begun_at
+        sys.stdout.write(f"{self.name}: {what} after {took_s:.0f} s\n")
+        return took_s
 
-    def waits_for_step(self, step: int, within_s: float = 600.0) -> float:
+    def waits_for_step(self, step: int, within_s: float = 900.0) -> float:
         return self.waits(f"step {step}", lambda: int(self.status()["step"]) >= step, within_s)
 
     def is_downed(self) -> None:
-        self.bed.run([*HEXCLOUD, "down", "--yes"])
+        self.bed.run([*HEXCLOUD, "down", self.name, "--yes"])
 
-    def ends(self, within_s: float = 600.0) -> None:
+    def ends(self, within_s: float = 900.0) -> None:
         assert self._up is not None
         self._up.wait(timeout=within_s)
 
@@ -106,26 +111,39 @@ class Renter:
                 found.append(instance)
         return found
 
-    def node_logs(self) -> str:
-        """Return the ends of what the tasks on the nodes printed."""
-        script = 'for f in nodes/*/upper/home/ubuntu/sky_logs/*/tasks/*.log; do echo "== $f"; tail -n 15 $f; done'
-        return self.bed.run(["sh", "-c", f"cd {self.bed.folder}; {script}"], check=False).stdout
+    def story(self) -> str:
+        """Return what one needs to see why a run went astray."""
+        events = "\n".join(f"{event['wall_s']:.0f} {event['kind']}: {event['text']}" for event in self.events())
+        machines = "\n".join(f"{one.zone} {one.seconds:.0f} s {dict(one.tags)}" for one in self.bed.billed())
+        parts = {
+            "events": events,
+            "machines": machines,
+            "controller": self.log()[-4000:],
+            "nodes": self.bed.node_logs(),
+        }
+        return "\n".join(f"---- {name}\n{said}" for name, said in parts.items())
 
-    def ledger(self) -> Mapping[str, float]:
-        """Return the seconds that each node's machine was billed for, by the run's own book."""
-        said = self.bed.run([sys.executable, "-c", _LEDGER, self.name]).stdout
-        return dict(json.loads(said))
+    def steps(self, run: str) -> list[StepRow]:
+        """Return what was trained, as the run's own folder keeps it."""
+        rows = (self.bed.home / "hexcloud/runs" / run / METRICS_FILE).read_text().splitlines()
+        return [StepRow.model_validate_json(row) for row in rows]
+
+    def ledger(self) -> Mapping[str, tuple[float, float]]:
+        """Return each node's seconds and USD of rent by the run's own book."""
+        said = json.loads(self.bed.run([sys.executable, "-c", _LEDGER, self.name]).stdout)
+        return {node: (seconds, usd) for node, (seconds, usd) in said.items()}
 
 
 _LEDGER = """
 import json, sys
-from collections import Counter
+from collections import defaultdict
 from hexcloud import wiring
 store = wiring.open_store()
 run = max((run for run in store.runs() if run.spec.name == sys.argv[1]), key=lambda run: run.created_wall_s)
-seconds = Counter()
+rent = defaultdict(lambda: [0.0, 0.0])
 for entry in store.ledger(run.id):
     if entry.kind == "compute":
-        seconds[entry.node_id] += entry.to_s - entry.from_s
-print(json.dumps(seconds))
+        rent[entry.node_id][0] += entry.to_s - entry.from_s
+        rent[entry.node_id][1] += entry.usd
+print(json.dumps(rent))
 """

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hexcloud.adapters.provisioners.sky_launch import PROGRAM_FAILED, SETUP_FAILED
 from tests.e2e.cloud.bed import Bed
 from tests.e2e.cloud.rent import SECRET
 
@@ -23,7 +24,10 @@ def argv(folder: Path, what: str, run: str, count: int = 1, zone: str = "use1-az
 def rent(bed: Bed, *asked: Any, **more: Any) -> list[dict[str, Any]]:
     """Run the renting program to its end; return what it said."""
     done = bed.run(argv(*asked, **more), timeout_s=900.0)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    if said[-1].get("code") in (SETUP_FAILED, PROGRAM_FAILED):
+        pytest.fail(f"{said[-1]}\n{bed.node_logs()}")
+    return said
 
 
 def phases(said: list[dict[str, Any]]) -> list[str]:
