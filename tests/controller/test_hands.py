@@ -84,7 +84,8 @@ def test_credentials_that_expired_meanwhile_do_not_hide_what_still_runs(controll
 def test_an_alarm_names_the_tag_as_the_cloud_spells_it(controller_of: ControllerOf) -> None:
     sim = refusing(controller_of, UnknownProvisionError("500"), times=10**6)
     tags = {own_tags(node)[NODE] for node in sim.store.nodes(sim.run.id)}
-    assert {event.text.rpartition(f"{NODE}=")[2] for event in alarms(sim)} == tags
+    named = {event.text.rpartition(f"{NODE}=")[2] for event in alarms(sim)}
+    assert named and named <= tags
 
 
 def test_nobody_says_that_a_machine_is_still_listed_when_nothing_answers(controller_of: ControllerOf) -> None:

@@ -145,7 +145,7 @@ def test_a_region_that_does_not_answer_hides_no_machine_elsewhere(
     ours = start(ec2, "us-east-1", RUN)
     moto.tell(faults=[{"action": "DescribeInstances", "region": "us-west-2", "do": "denied"}])
     answer = machines.look(RUN)
-    assert ids(answer.machines) == set(ours) and list(answer.problems) == ["us-west-2"]
+    assert ids(answer.machines) >= set(ours) and list(answer.problems) == ["us-west-2"]
     moto.tell(faults=[{"action": "DescribeRegions", "do": "denied"}])
     assert list(machines.look(RUN).problems) == [EVERYWHERE]
 
