@@ -81,7 +81,10 @@ def test_machines_of_runs_unknown_here_are_left_unless_they_are_asked_for(
     assert "--unknown-too" in said.err and "0 machines ended" in said.out
     (reservation,) = boto3.client("ec2", "us-west-2").describe_instances(InstanceIds=[somebodys])["Reservations"]
     assert reservation["Instances"][0]["State"]["Name"] == "running"
-    assert cli("down", "--all-runs", "--yes", "--unknown-too", "--json").code == 0
+    ended = cli("down", "--all-runs", "--yes", "--unknown-too", "--json")
+    assert somebodys in ended.out
+    (reservation,) = boto3.client("ec2", "us-west-2").describe_instances(InstanceIds=[somebodys])["Reservations"]
+    assert reservation["Instances"][0]["State"]["Name"] != "running"
 
 
 def test_an_account_that_does_not_answer_is_a_failure_even_if_it_was_never_used(
