@@ -59,6 +59,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """A folder of its own for every test: prices and runs of the user are nobody's fixture."""
     folder = tmp_path_factory.mktemp("home") / "hexcloud"
     monkeypatch.setenv("HEXCLOUD_HOME", str(folder))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # no machine of Google's: its library need not look for one's metadata
     return folder
 
 
