@@ -26,7 +26,10 @@ UP_S, NOTICED_S = 900.0, 300.0
 """Far more than an idle machine takes (a node works some 3 minutes after the asking): a busy one is no failure."""
 SECOND_S = 1.5
 """EC2 tells launch and end in whole seconds."""
-NOT_SEEN_WHOLE = "seen to pass up to the replacement only: no run to its end on a machine that was free for it"
+NOT_SEEN_WHOLE = (
+    "not seen to its end on real SkyPilot: machines came up, trained, were lost and replaced in EC2, but no heir "
+    "was seen at work, and neither the move, `down` nor the ledger after it"
+)
 
 
 def where(instance: Mapping[str, Any]) -> tuple[str, str]:
