@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.runtime.reshard_layout import Layout, Shard
+from hexcloud.runtime.reshard_layout import Integers, Layout, Shard, TensorSpec
 from hexcloud.runtime.reshard_plan import Move, ReshardPlan
 from hexcloud.runtime.reshard_rounds import Message, messages, rounds
 from hexcloud.runtime.reshard_strips import Strip, strips
@@ -34,6 +34,11 @@ class Traffic:
     """Received from other nodes."""
     peak_buffer_bytes: int = 0
     """Most bytes of gathered messages at a time."""
+
+
+def describe(state: Mapping[str, torch.Tensor]) -> dict[str, TensorSpec]:
+    """Return the specification of each tensor of a state dict; a DTensor's is that of the whole."""
+    return {name: TensorSpec(tuple(one.shape), str(one.dtype).removeprefix("torch.")) for name, one in state.items()}
 
 
 def allocate(layout: Layout, rank: int, device: str = "cpu") -> dict[str, torch.Tensor]:
@@ -82,7 +87,7 @@ class _Side:
     def row(self, move: Move) -> torch.Tensor:
         return self._rows[self._shard.holdings[move.tensor].buffer]
 
-    def at(self, move: Move) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    def at(self, move: Move) -> Integers:
         return self._shard.holdings[move.tensor].locate(move.starts)
 
 
@@ -137,7 +142,9 @@ class _Mover:
         for parcel in parcels:
             message, is_sender = parcel.message, parcel.message.source == self.rank
             peer = message.target if is_sender else message.source
-            ops.append(dist.P2POp(dist.isend if is_sender else dist.irecv, parcel.row, group=self.group, group_peer=peer))
+            ops.append(
+                dist.P2POp(dist.isend if is_sender else dist.irecv, parcel.row, group=self.group, group_peer=peer)
+            )
             self._count(message, is_sender)
         works: list[dist.Work] = dist.batch_isend_irecv(ops)
         return works
@@ -178,7 +185,7 @@ def _starts(message: Message) -> list[tuple[Move, int]]:
     return [(move, sum(sizes[:index])) for index, move in enumerate(message.moves)]
 
 
-def _packed(move: Move, start: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+def _packed(move: Move, start: int) -> Integers:
     return np.cumsum(move.lengths) - move.lengths + start
 
 

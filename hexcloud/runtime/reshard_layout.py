@@ -143,9 +143,7 @@ def replicated(tensors: Mapping[str, TensorSpec], size: int, ranks: Sequence[int
 
 def hybrid(tensors: Mapping[str, TensorSpec], size: int, groups: Sequence[Sequence[int]]) -> Layout:
     """Shard along dimension 0 inside each group of ranks, every group with a copy of its own (HSDP)."""
-    members = {
-        rank: _dim_shard(tensors, place, len(group), 0) for group in groups for place, rank in enumerate(group)
-    }
+    members = {rank: _dim_shard(tensors, place, len(group), 0) for group in groups for place, rank in enumerate(group)}
     return world(tensors, size, members)
 
 

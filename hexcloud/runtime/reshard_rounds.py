@@ -56,9 +56,9 @@ def messages(moves: Iterable[Move], most_bytes: int) -> list[Message]:
 
 
 def rounds(batches: Iterable[Message], most_bytes: int) -> list[list[Message]]:
-    """Put each message into the first round in which both its ends have room: at most `most_bytes` in and out of a rank.
+    """Put each message into the first round in which both its ends have room.
 
-    Raises ValueError when a message is larger than that.
+    No rank sends and receives more than `most_bytes` in a round. Raises ValueError when a message is larger than that.
     """
     used: dict[int, list[int]] = defaultdict(list)
     turns: list[list[Message]] = []

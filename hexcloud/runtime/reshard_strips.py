@@ -37,8 +37,9 @@ def strips(from_offsets: Integers, to_offsets: Integers, lengths: Integers) -> l
 
 
 def _run_stops(begins: Integers, ends: Integers, sizes: Integers) -> list[int]:
-    """Return where runs of one size and one spacing stop, the last stop being the end."""
-    breaks = np.diff(sizes) != 0
+    """Return where runs of one size and one spacing, not backwards, stop; the last stop is the end."""
+    backwards = (np.diff(begins) < 0) | (np.diff(ends) < 0)
+    breaks = (np.diff(sizes) != 0) | backwards
     changes = (np.diff(begins, 2) != 0) | (np.diff(ends, 2) != 0)
     stops, at = [], 0
     marks = np.flatnonzero(breaks | np.concatenate([[False], changes])[: len(breaks)]) + 1
