@@ -21,7 +21,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.multiprocessing.spawn import spawn
@@ -127,10 +128,10 @@ class _Case:
         before, after = self.gangs
         got = allocate(after.layout, self.rank)
         if self.local:
-            dcp.save(before.distributed(self.local), checkpoint_id=path, process_group=before.group)
+            save(before.distributed(self.local), checkpoint_id=path, process_group=before.group)
         dist.barrier()
         if got:
-            dcp.load(after.distributed(got), checkpoint_id=path, process_group=after.group)
+            load(after.distributed(got), checkpoint_id=path, process_group=after.group)
         return got
 
     def by_us(self) -> dict[str, torch.Tensor]:
@@ -181,7 +182,8 @@ def report(pairs: dict[str, float], rows: list[dict[str, float]], settings: Sett
         f"{settings.pairs} random pairs: {pairs['exact_pairs']:.0f} exact, {pairs['moved_mb']:.1f} MB between nodes, "
     )
     print(
-        f"worst node {pairs['worst_bytes_ratio']:.4f} of what it lacks, buffers {pairs['peak_buffer_share']:.2f} of the bound"
+        f"worst node {pairs['worst_bytes_ratio']:.4f} of what it lacks, "
+        f"buffers {pairs['peak_buffer_share']:.2f} of the bound"
     )
     print(f"\nweights and moments of {size_mb:.0f} MB, buffers of {BUFFER_BYTES >> 20} MiB at most")
     print(f"{'ranks':<10}{'reshard s':>12}{'DCP s':>12}{'ratio':>8}{'DCP in memory s':>18}{'ratio':>8}")
@@ -191,7 +193,7 @@ def report(pairs: dict[str, float], rows: list[dict[str, float]], settings: Sett
         print(f"{change:<10}{ours:>12.3f}{disk:>12.3f}{disk / ours:>8.1f}{memory:>18.3f}{memory / ours:>8.1f}")
     speed = sum(row["dcp_s"] for row in rows) / sum(row["reshard_s"] for row in rows)
     exact, worst = int(pairs["exact_pairs"]), pairs["worst_bytes_ratio"]
-    bars = {
+    bars: dict[str, dict[str, float | bool]] = {
         "exact_pairs": {"value": exact, "bar": settings.pairs, "ok": exact == settings.pairs},
         "bytes_over_lacking": {"value": worst, "bar": BYTES_BAR, "ok": worst <= BYTES_BAR},
         "dcp_over_reshard": {"value": speed, "bar": SPEED_BAR, "ok": speed >= SPEED_BAR},

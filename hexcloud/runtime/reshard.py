@@ -6,6 +6,7 @@ or received into its place; the rest is gathered into a buffer. Two rounds are o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -67,7 +68,9 @@ def reshard(
     mover = _Mover(rank, plan.nodes, group, buffer_bytes)
     for move in plan.own:
         if move.source == rank:
-            _copy(here[0].row(move), here[1].row(move), strips(here[0].at(move), here[1].at(move), move.lengths))
+            _copy(
+                here[0].row(move), here[1].row(move), strips(here[0].at(move), here[1].at(move), move.segments.lengths)
+            )
     mover.run(plan.sent, *here)
     mover.run(plan.passed, here[1], here[1])
     return mover.traffic
@@ -88,7 +91,7 @@ class _Side:
         return self._rows[self._shard.holdings[move.tensor].buffer]
 
     def at(self, move: Move) -> Integers:
-        return self._shard.holdings[move.tensor].locate(move.starts)
+        return self._shard.holdings[move.tensor].locate(move.segments.starts)
 
 
 @dataclass
@@ -132,7 +135,7 @@ class _Mover:
         row = torch.empty(message.size, dtype=getattr(torch, message.dtype), device=device)
         if is_sender:
             for move, start in _starts(message):
-                _copy(side.row(move), row, strips(side.at(move), _packed(move, start), move.lengths))
+                _copy(side.row(move), row, strips(side.at(move), _packed(move, start), move.segments.lengths))
         return _Parcel(message, row, is_gathered=True)
 
     def _post(self, parcels: list[_Parcel]) -> list[dist.Work]:
@@ -155,7 +158,7 @@ class _Mover:
         for parcel in parcels:
             if parcel.is_gathered and parcel.message.target == self.rank:
                 for move, start in _starts(parcel.message):
-                    places = strips(_packed(move, start), target.at(move), move.lengths)
+                    places = strips(_packed(move, start), target.at(move), move.segments.lengths)
                     _copy(parcel.row, target.row(move), places)
 
     def _count(self, message: Message, is_sender: bool) -> None:
@@ -173,7 +176,7 @@ def _in_place(message: Message, side: _Side) -> torch.Tensor | None:
     if any(side.row(move) is not row for move in message.moves) or row.dtype != getattr(torch, message.dtype):
         return None
     offsets = np.concatenate([side.at(move) for move in message.moves])
-    lengths = np.concatenate([move.lengths for move in message.moves])
+    lengths = np.concatenate([move.segments.lengths for move in message.moves])
     if (np.diff(offsets) != lengths[:-1]).any():
         return None
     return row[int(offsets[0]) : int(offsets[0]) + message.size]
@@ -181,12 +184,12 @@ def _in_place(message: Message, side: _Side) -> torch.Tensor | None:
 
 def _starts(message: Message) -> list[tuple[Move, int]]:
     """Return each move and where it begins in the message."""
-    sizes = [int(move.lengths.sum()) for move in message.moves]
-    return [(move, sum(sizes[:index])) for index, move in enumerate(message.moves)]
+    stops = accumulate(move.segments.size for move in message.moves)
+    return [(move, stop - move.segments.size) for move, stop in zip(message.moves, stops, strict=True)]
 
 
 def _packed(move: Move, start: int) -> Integers:
-    return np.cumsum(move.lengths) - move.lengths + start
+    return np.cumsum(move.segments.lengths) - move.segments.lengths + start
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor, places: list[Strip]) -> None:

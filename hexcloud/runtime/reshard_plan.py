@@ -20,23 +20,35 @@ CHUNK_BYTES = 4 << 20
 
 Flags = NDArray[np.bool_]
 
+_Form = tuple[int, int, tuple[bytes | None, ...]]
+"""Size, chunk, and what each rank holds before and after."""
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Intervals of a tensor, in elements."""
+
+    starts: Integers
+    lengths: Integers
+    size: int
+    """Elements of all."""
+
 
 @dataclass(frozen=True)
 class Move:
-    """Segments of one tensor from a rank to a rank (the same one: a copy at home)."""
+    """Parts of one tensor from a rank to a rank (the same one: a copy at home)."""
 
     tensor: str
     dtype: str
     """Type on the way: the smaller one of the two layouts'."""
-    starts: Integers
-    lengths: Integers
+    segments: Segments
     source: int
     target: int
 
     @property
     def bytes(self) -> int:
         """Bytes on the way."""
-        return int(self.lengths.sum()) * ITEM_BYTES[self.dtype]
+        return self.segments.size * ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True)
@@ -74,9 +86,10 @@ def plan_reshard(source: Layout, target: Layout, nodes: tuple[int, ...], chunk_b
     if not len(source.shards) == len(target.shards) == len(nodes):
         raise EngineError(f"reshard: worlds of {len(source.shards)}, {len(target.shards)}, {len(nodes)} ranks")
     _check_tensors(source, target)
-    demands = [one for name in target.tensors for one in _demands(name, source, target, chunk_bytes)]
+    known: dict[_Form, list[_Pattern]] = {}
+    demands = [one for name in target.tensors for one in _demands(name, source, target, chunk_bytes, known)]
     # Those that one node alone can serve come first: the others then even out what that left.
-    demands.sort(key=lambda demand: len({nodes[rank] for rank in demand.holders}))
+    demands.sort(key=lambda demand: len({nodes[rank] for rank in demand.pattern.holders}))
     router = _Router(nodes)
     for demand in demands:
         router.serve(demand)
@@ -84,18 +97,24 @@ def plan_reshard(source: Layout, target: Layout, nodes: tuple[int, ...], chunk_b
 
 
 @dataclass(frozen=True)
-class _Demand:
+class _Pattern:
     """Segments with the same holders and the same takers."""
 
-    tensor: str
-    dtype: str
-    starts: Integers
-    lengths: Integers
+    segments: Segments
     holders: tuple[int, ...]
     takers: tuple[int, ...]
 
+
+@dataclass(frozen=True)
+class _Demand:
+    """A pattern of one tensor."""
+
+    tensor: str
+    dtype: str
+    pattern: _Pattern
+
     def move(self, source: int, target: int) -> Move:
-        return Move(self.tensor, self.dtype, self.starts, self.lengths, source, target)
+        return Move(self.tensor, self.dtype, self.pattern.segments, source, target)
 
 
 @dataclass
@@ -111,19 +130,21 @@ class _Router:
     _taken: dict[int, int] = field(default_factory=dict)
 
     def serve(self, demand: _Demand) -> None:
-        self.own += [demand.move(rank, rank) for rank in demand.takers if rank in demand.holders]
-        wanting = sorted(set(demand.takers) - set(demand.holders), key=lambda rank: (self.nodes[rank], rank))
+        self.own += [demand.move(rank, rank) for rank in demand.pattern.takers if rank in demand.pattern.holders]
+        wanting = sorted(
+            set(demand.pattern.takers) - set(demand.pattern.holders), key=lambda rank: (self.nodes[rank], rank)
+        )
         for node, takers in groupby(wanting, key=lambda rank: self.nodes[rank]):
             self._bring(demand, node, list(takers))
 
     def _bring(self, demand: _Demand, node: int, wanting: list[int]) -> None:
-        near = [rank for rank in demand.holders if self.nodes[rank] == node]
+        near = [rank for rank in demand.pattern.holders if self.nodes[rank] == node]
         if near:
             for rank in wanting:
                 self._send(demand.move(min(near, key=self._rank_key), rank))
             return
         entry = min(wanting, key=lambda rank: (self._taken.get(rank, 0), rank))
-        self._send(demand.move(min(demand.holders, key=self._node_key), entry))
+        self._send(demand.move(min(demand.pattern.holders, key=self._node_key), entry))
         self.passed += [demand.move(entry, rank) for rank in wanting if rank != entry]
 
     def _rank_key(self, rank: int) -> tuple[int, int]:
@@ -141,26 +162,40 @@ class _Router:
             self._node_load[here] = self._node_load.get(here, 0) + move.bytes
 
 
-def _demands(name: str, source: Layout, target: Layout, chunk_bytes: int) -> Iterator[_Demand]:
-    """Yield the patterns of a tensor, each at most `chunk_bytes`."""
+def _demands(
+    name: str, source: Layout, target: Layout, chunk_bytes: int, known: dict[_Form, list[_Pattern]]
+) -> list[_Demand]:
+    """Return what must move of a tensor, at most `chunk_bytes` each. Layers that are cut alike share their patterns."""
     dtype = _way_dtype(name, source, target)
-    chunk = max(1, chunk_bytes // ITEM_BYTES[dtype])
-    cuts = _cuts(name, source, target, max(1, chunk // 2))
+    chunk = max(2, chunk_bytes // ITEM_BYTES[dtype])
+    form = _form(name, source, target, chunk)
+    if form not in known:
+        known[form] = list(_patterns(name, source, target, chunk // 2))
+    return [_Demand(name, dtype, pattern) for pattern in known[form]]
+
+
+def _form(name: str, source: Layout, target: Layout, chunk: int) -> _Form:
+    held = (shard.holdings.get(name) for shard in (*source.shards, *target.shards))
+    rows = tuple(one and one.starts.tobytes() + one.lengths.tobytes() for one in held)
+    return target.tensors[name].size, chunk, rows
+
+
+def _patterns(name: str, source: Layout, target: Layout, step: int) -> Iterator[_Pattern]:
+    """Yield the patterns of a tensor in parts of at most two steps, cut at least every `step` elements."""
+    cuts = _cuts(name, source, target, step)
     holds, wants = _held(name, source, cuts), _held(name, target, cuts)
     lost = wants.any(axis=0) & ~holds.any(axis=0)
     if lost.any():
         raise EngineError(f"reshard: no rank holds {name} from element {cuts[int(lost.argmax())]} on")
     lengths = np.diff(cuts)
     for columns in _alike(np.concatenate([holds, wants])):
-        first = columns[0]
-        takers = tuple(np.flatnonzero(wants[:, first]).tolist())
+        holders, takers = (tuple(np.flatnonzero(flags[:, columns[0]]).tolist()) for flags in (holds, wants))
         if not takers:
             continue
-        holders = tuple(np.flatnonzero(holds[:, first]).tolist())
-        # Groups that begin within the same half chunk are one; a segment is no longer than that either.
+        # What begins within the same step is one part: shorter than a step, and one segment more.
         begins = np.cumsum(lengths[columns]) - lengths[columns]
-        for part in np.split(columns, np.flatnonzero(np.diff(begins // max(1, chunk // 2))) + 1):
-            yield _Demand(name, dtype, cuts[part], lengths[part], holders, takers)
+        for part in np.split(columns, np.flatnonzero(np.diff(begins // step)) + 1):
+            yield _Pattern(Segments(cuts[part], lengths[part], int(lengths[part].sum())), holders, takers)
 
 
 def _cuts(name: str, source: Layout, target: Layout, step: int) -> Integers:

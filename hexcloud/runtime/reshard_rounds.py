@@ -24,7 +24,7 @@ class Message:
     @property
     def size(self) -> int:
         """Elements."""
-        return sum(int(move.lengths.sum()) for move in self.moves)
+        return sum(move.segments.size for move in self.moves)
 
     @property
     def bytes(self) -> int:

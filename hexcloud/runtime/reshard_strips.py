@@ -21,6 +21,9 @@ class Strip:
 
 def strips(from_offsets: Integers, to_offsets: Integers, lengths: Integers) -> list[Strip]:
     """Fold copies: those that touch on both sides become one, evenly spaced ones of a length become one strip."""
+    if len(lengths) == 1:
+        size, begin, end = int(lengths[0]), int(from_offsets[0]), int(to_offsets[0])
+        return [Strip(size, 1, begin, size, end, size)]
     if not len(lengths):
         return []
     touches = (np.diff(from_offsets) == lengths[:-1]) & (np.diff(to_offsets) == lengths[:-1])

@@ -36,7 +36,7 @@ def filled(layout: Layout) -> Rows:
 def carry(move: Move, source: tuple[Layout, Rows], target: tuple[Layout, Rows], written: Rows) -> None:
     from_held = source[0].shards[move.source].holdings[move.tensor]
     to_held = target[0].shards[move.target].holdings[move.tensor]
-    for start, length in zip(move.starts.tolist(), move.lengths.tolist(), strict=True):
+    for start, length in zip(move.segments.starts.tolist(), move.segments.lengths.tolist(), strict=True):
         read, write = (int(held.locate(np.array([start]))[0]) for held in (from_held, to_held))
         piece = source[1][move.source][from_held.buffer][read : read + length]
         target[1][move.target][to_held.buffer][write : write + length] = piece
@@ -74,8 +74,8 @@ def test_a_node_is_sent_what_it_lacks_and_nothing_else(seed: int, size: int) -> 
 @given(seed=st.integers(0, 1000))
 def test_the_same_layouts_give_the_same_plan(seed: int) -> None:
     one, other = (changed(random.Random(seed), 4) for _ in range(2))
-    assert [(m.tensor, m.source, m.target, m.starts.tolist()) for m in one.sent] == [
-        (m.tensor, m.source, m.target, m.starts.tolist()) for m in other.sent
+    assert [(m.tensor, m.source, m.target, m.segments.starts.tolist()) for m in one.sent] == [
+        (m.tensor, m.source, m.target, m.segments.starts.tolist()) for m in other.sent
     ]
 
 

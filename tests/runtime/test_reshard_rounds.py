@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hexcloud.runtime.reshard_plan import Move
+from hexcloud.runtime.reshard_plan import Move, Segments
 from hexcloud.runtime.reshard_rounds import messages, rounds
 
 MOST = 64
@@ -13,9 +13,13 @@ LANES = st.tuples(st.integers(0, 4), st.integers(0, 4)).filter(lambda ends: ends
 MOVES = st.lists(st.tuples(LANES, st.integers(1, MOST // 4), st.sampled_from(["uint8", "float32"])), max_size=40)
 
 
+def row(size: int) -> Segments:
+    return Segments(np.array([0]), np.array([size]), size)
+
+
 def moves(drawn: list[tuple[tuple[int, int], int, str]]) -> list[Move]:
     return [
-        Move(f"w{index}", dtype, np.array([0]), np.array([length if dtype == "uint8" else (length + 3) // 4]), *ends)
+        Move(f"w{index}", dtype, row(length if dtype == "uint8" else (length + 3) // 4), *ends)
         for index, (ends, length, dtype) in enumerate(drawn)
     ]
 
@@ -46,16 +50,16 @@ def test_no_rank_has_more_on_the_way_than_the_bound(drawn: list[tuple[tuple[int,
 
 
 def test_messages_between_two_ranks_keep_their_order() -> None:
-    same = [Move(f"w{index}", "uint8", np.array([0]), np.array([30]), 0, 1) for index in range(6)]
+    same = [Move(f"w{index}", "uint8", row(30), 0, 1) for index in range(6)]
     turns = rounds(messages(same, 30), 64)
     assert [move.tensor for turn in turns for batch in turn for move in batch.moves] == [f"w{n}" for n in range(6)]
 
 
 def test_pairs_that_share_no_rank_go_at_once() -> None:
-    apart = [Move("w", "uint8", np.array([0]), np.array([60]), source, source + 1) for source in (0, 2, 4)]
+    apart = [Move("w", "uint8", row(60), source, source + 1) for source in (0, 2, 4)]
     assert len(rounds(messages(apart, 60), 64)) == 1
 
 
 def test_a_message_over_the_bound_is_refused() -> None:
     with pytest.raises(ValueError, match="does not fit"):
-        rounds(messages([Move("w", "uint8", np.array([0]), np.array([65]), 0, 1)], 65), 64)
+        rounds(messages([Move("w", "uint8", row(65), 0, 1)], 65), 64)
