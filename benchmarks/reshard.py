@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -209,8 +209,9 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="fewer pairs and a small model")
     is_smoke = parser.parse_args().smoke
     with tempfile.TemporaryDirectory(prefix="reshard-") as folder:
-        settings = Settings(8, 192, 4, 2, folder) if is_smoke else Settings(64, 768, 6, 3, folder)
-        spawn(run_rank, args=(settings,), nprocs=WORLD)  # type: ignore[no-untyped-call]
+        settings = Settings(8, 192, 4, 1, folder) if is_smoke else Settings(64, 768, 6, 3, folder)
+        # Forked, as four imports of torch would take longer than the rest.
+        start_processes(run_rank, args=(settings,), nprocs=WORLD, start_method="fork")  # type: ignore[no-untyped-call]
         pairs, rows = json.loads(Path(folder, "found.json").read_text())
     return report(pairs, rows, settings)
 

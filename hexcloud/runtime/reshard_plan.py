@@ -176,7 +176,7 @@ def _demands(
 
 def _form(name: str, source: Layout, target: Layout, chunk: int) -> _Form:
     held = (shard.holdings.get(name) for shard in (*source.shards, *target.shards))
-    rows = tuple(one and one.starts.tobytes() + one.lengths.tobytes() for one in held)
+    rows = tuple(None if one is None else one.starts.tobytes() + one.lengths.tobytes() for one in held)
     return target.tensors[name].size, chunk, rows
 
 
