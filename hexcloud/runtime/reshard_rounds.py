@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from hexcloud.runtime.reshard_layout import ITEM_BYTES
 from hexcloud.runtime.reshard_plan import Move
 
+LARGE_BYTES = 256 << 10
+"""A move of this size is not worth a copy into a shared message: it may go from its place and into its place."""
+
 
 @dataclass(frozen=True)
 class Message:
@@ -33,23 +36,27 @@ class Message:
 
 
 def messages(moves: Iterable[Move], most_bytes: int) -> list[Message]:
-    """Join moves between the same ranks into messages of at most `most_bytes` (a larger move is one by itself).
+    """Join small moves between the same ranks into messages of at most `most_bytes`; a large one is a message itself.
 
     The k-th messages of all pairs stand together, each rank's next to those of other ranks: all links are busy at once.
     """
     lanes: dict[tuple[int, int, str], list[list[Move]]] = defaultdict(list)
-    filled: dict[tuple[int, int, str], int] = defaultdict(int)
+    large: dict[tuple[int, int, str], list[list[Move]]] = defaultdict(list)
+    filled: dict[tuple[int, int, str], int] = {}
     for move in moves:
         lane = (move.source, move.target, move.dtype)
-        if not lanes[lane] or filled[lane] + move.bytes > most_bytes:
+        if move.bytes >= LARGE_BYTES:
+            large[lane].append([move])
+            continue
+        if lane not in filled or filled[lane] + move.bytes > most_bytes:
             lanes[lane].append([])
             filled[lane] = 0
         lanes[lane][-1].append(move)
         filled[lane] += move.bytes
     numbered = [
         (turn, target - source, source, dtype, tuple(batch))
-        for (source, target, dtype), batches in lanes.items()
-        for turn, batch in enumerate(batches)
+        for source, target, dtype in {**large, **lanes}
+        for turn, batch in enumerate(large[source, target, dtype] + lanes[source, target, dtype])
     ]
     numbered.sort(key=lambda entry: entry[:4])
     return [Message(source, source + step, dtype, batch) for _, step, source, dtype, batch in numbered]
