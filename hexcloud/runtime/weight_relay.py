@@ -68,7 +68,7 @@ def relay_source(address: str, token: str) -> Source:
 
 
 def in_turn(sources: tuple[Source, ...]) -> Source:
-    """Return a source that goes on at the next one, from where it is, when one fails. The last one's error is raised."""
+    """Return a source that goes on at the next one, from where it is, when one fails; the last error is raised."""
 
     async def source(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
         for last, one in ((one is sources[-1], one) for one in sources):
