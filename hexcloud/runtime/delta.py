@@ -6,8 +6,10 @@ Data is looked at as 16-bit words: made for bf16, right for every type, and give
 """
 
 import hashlib
+import os
 import struct
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.chunks import CHUNK_BYTES, Digests
-from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, decode, encode
+from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, encode, patch
 
 MAGIC = b"HXDELTA1"
 _LENGTH = struct.Struct("<I")
@@ -29,6 +31,8 @@ _FILE_LENGTH = struct.Struct("<Q")
 _MAX_HEADER = 100_000_000
 """The safetensors format's own limit, bytes."""
 _MAX_CODE = 4 * BLOCK_WORDS
+_AHEAD = 4
+"""Blocks under way between those who patch and those who hash and write."""
 _THREADS = 2
 """Blocks are coded side by side, as numpy lets go of the interpreter's lock."""
 
@@ -65,11 +69,11 @@ def apply_delta(base: Path, delta: tuple[Path, WeightsDelta], target: Path) -> N
     path, told = delta
     try:
         with path.open("rb") as code, _draft(target) as file:
-            digest = _write_result(_read(base), code, file)
+            digest = _write_result(base, code, file)
             if digest != told.result.sha256:
                 raise EngineError(f"delta {path.name}: the result is {digest[:12]}, not {told.result.sha256[:12]}")
             _finish(file, target)
-    except OSError as error:
+    except (OSError, struct.error) as error:
         raise EngineError(f"delta {path.name} cannot be applied to {base}: {error}") from error
 
 
@@ -89,43 +93,53 @@ def _finish(file: BinaryIO, target: Path) -> None:
     Path(file.name).replace(target)
 
 
-def _write_result(base: tuple[bytes, Words], code: BinaryIO, file: BinaryIO) -> str:
-    """Patch block by block, while the block before is hashed and written; return the digest of all."""
-    before, old = base
+def _write_result(base: Path, code: BinaryIO, file: BinaryIO) -> str:
+    """Read the base block by block and patch it, while blocks before are hashed and written; return the digest."""
     digest = hashlib.sha256()
 
-    def sink(piece: bytes | Words) -> None:
-        data = piece if isinstance(piece, bytes) else piece.data
-        digest.update(data)
-        file.write(data)
+    def sink(piece: memoryview) -> None:
+        digest.update(piece)
+        file.write(piece)
 
-    with ThreadPoolExecutor(1) as pool:
-        under_way: Future[None] = pool.submit(sink, _opened(code, before))
-        for block in _blocks(old):
-            new = decode(block, _piece(code, _MAX_CODE))
-            under_way.result()
-            under_way = pool.submit(sink, new)
-        under_way.result()
+    with base.open("rb") as old, ThreadPoolExecutor(1) as pool:
+        before = old.read(_data_begin(old))
+        under_way = deque([pool.submit(sink, memoryview(_opened(code, before)))])
+        buffers = deque(np.empty(BLOCK_WORDS, "<u2") for _ in range(_AHEAD))
+        while size := old.readinto(buffers[0].data):
+            words = buffers[0][: size // 2]
+            patch(words, _piece(code, _MAX_CODE))
+            under_way.append(pool.submit(sink, words.data))
+            if len(under_way) == _AHEAD:
+                under_way.popleft().result()
+            buffers.rotate(-1)
+        for future in under_way:
+            future.result()
     if code.read(1):
         raise EngineError("delta: more bytes than blocks")
     return digest.hexdigest()
+
+
+def _data_begin(file: BinaryIO) -> int:
+    """Return where a safetensors file's data begins, and leave the file at its own beginning."""
+    (length,) = _FILE_LENGTH.unpack(file.read(_FILE_LENGTH.size))
+    begin, size = _FILE_LENGTH.size + int(length), file.seek(0, os.SEEK_END)
+    if length > _MAX_HEADER or begin > size:
+        raise EngineError(f"{file.name} is not a safetensors file: its header has {length} bytes")
+    file.seek(0)
+    return begin
 
 
 def _read(path: Path) -> tuple[bytes, Words]:
     """Return a safetensors file's header with its length, and its data as words, mapped."""
     try:
         with path.open("rb") as file:
-            opening = file.read(_FILE_LENGTH.size)
-            (length,) = _FILE_LENGTH.unpack(opening)
-            size = path.stat().st_size - _FILE_LENGTH.size - length
-            if length > _MAX_HEADER or size < 0:
-                raise EngineError(f"{path} is not a safetensors file: its header has {length} bytes")
-            header = opening + file.read(length)
+            header = file.read(_data_begin(file))
     except (OSError, struct.error) as error:
         raise EngineError(f"{path} is not a safetensors file: {error}") from error
-    if size < 2:
+    words = (path.stat().st_size - len(header)) // 2
+    if not words:
         return header, np.empty(0, np.uint16)
-    return header, np.asarray(np.memmap(path, np.dtype("<u2"), "r", len(header), (size // 2,)))
+    return header, np.asarray(np.memmap(path, np.dtype("<u2"), "r", len(header), (words,)))
 
 
 def _blocks(words: Words) -> Iterator[Words]:

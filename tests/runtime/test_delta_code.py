@@ -7,9 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, decode, encode
+from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, encode, patch
 
 ROWS = arrays.arrays(np.uint16, st.integers(0, 600))
+
+
+def decode(base: Words, code: bytes) -> Words:
+    new = base.copy()
+    patch(new, code)
+    return new
 
 
 def changed(base: Words, share: float, most: int, seed: int) -> Words:
