@@ -1,8 +1,9 @@
 """The code of a delta: where two rows of 16-bit words differ, and by what. Pure; vectorised; one block at a time.
 
-A block is a head, positions and values. Positions are a bitmap, or gaps of 8, 16 or 32 bits where the largest symbol
-says "so many more, and go on"; values are zigzag differences of the words as integers (one step of a bf16 is 1 or 2),
-in 8 bits with an escape, or 16. Each block takes what is smallest. Little-endian.
+A block is a head, places and steps. Few changes: places are gaps of 8, 16 or 32 bits, where the largest symbol says "so
+many more, and go on". Many: two bits for every word (same, a step down, a step up, other), as most changes of a bf16
+are of one step. Steps, of all changes or of the others, are zigzag differences of the words as integers, in 8 bits with
+an escape, or 16. Little-endian.
 """
 
 import struct
@@ -18,15 +19,16 @@ BLOCK_WORDS = 1 << 20
 
 Words = NDArray[np.uint16]
 Positions = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _HEAD = struct.Struct("<BBIII")
-"""How positions and values are written; number of changes; bytes of positions; bytes of values."""
-_BITMAP, _GAPS8, _GAPS16, _GAPS32 = range(4)
+"""How places and steps are written; number of steps; bytes of places; bytes of steps."""
+_DENSE, _GAPS8, _GAPS16, _GAPS32 = range(4)
 _STEPS8, _STEPS16 = range(2)
 _Unsigned = np.dtype[np.unsignedinteger]
 _GAP_TYPES: dict[int, _Unsigned] = {_GAPS8: np.dtype("<u1"), _GAPS16: np.dtype("<u2"), _GAPS32: np.dtype("<u4")}
 _ESCAPE = 255
+_DENSE_FROM = 6
+"""A sixth of the words: there, two bits for each are no more than a gap and a step for those that changed."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,11 @@ def encode(base: Words, new: Words) -> bytes:
     flags, differs[len(base) :] = differs[: len(base)], True
     np.not_equal(base, new, out=flags)
     count = int(np.count_nonzero(flags))
-    if not count:
-        return _HEAD.pack(0, 0, 0, 0, 0)
+    if count * _DENSE_FROM >= len(base):
+        return _encode_dense(new - base)
     # numpy guesses a branch for every flag unless over a tenth is set: from two percent on, a tail of ones is faster.
     positions = np.flatnonzero(differs if 48 * count > len(base) else flags)[:count]
-    where = _encode_positions(positions, flags)
-    steps = _encode_steps(new.take(positions) - base.take(positions))
-    head = _HEAD.pack(where.kind, steps.kind, count, len(where.content), len(steps.content))
-    return head + where.content + steps.content
+    return _block(_encode_positions(positions), new.take(positions) - base.take(positions))
 
 
 def patch(words: Words, code: bytes) -> None:
@@ -60,41 +59,59 @@ def patch(words: Words, code: bytes) -> None:
         where, steps, count, where_bytes, step_bytes = _HEAD.unpack_from(code)
         if len(code) != _HEAD.size + where_bytes + step_bytes or count > len(words):
             raise EngineError("delta: a block has another length than it says")
-        if not count:
-            return
         middle = _HEAD.size + where_bytes
-        positions = _decode_positions(_Part(where, code[_HEAD.size : middle]), len(words))
-        changes = _decode_steps(_Part(steps, code[middle:]), count)
+        places = _Part(where, code[_HEAD.size : middle])
+        is_dense = where == _DENSE
+        positions = _patch_dense(words, places.content) if is_dense else _decode_positions(places, len(words))
         if len(positions) != count:
-            raise EngineError(f"delta: {len(positions)} positions for {count} changes")
-        words[positions] = words.take(positions) + changes
+            raise EngineError(f"delta: {len(positions)} places for {count} steps")
+        words[positions] = words.take(positions) + _decode_steps(_Part(steps, code[middle:]), count)
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise EngineError(f"delta: a block is damaged: {error}") from error
 
 
-def _encode_positions(positions: Positions, flags: Flags) -> _Part:
-    """Write where changes are, as positions or as flags, which are the same."""
-    if 8 * len(positions) >= len(flags):
-        return _Part(_BITMAP, np.packbits(flags).tobytes())
+def _block(where: _Part, changes: Words) -> bytes:
+    steps = _encode_steps(changes)
+    head = _HEAD.pack(where.kind, steps.kind, len(changes), len(where.content), len(steps.content))
+    return head + where.content + steps.content
+
+
+def _encode_dense(changes: Words) -> bytes:
+    """Write two bits per word, four words in a byte, and the steps of those with the symbol 3."""
+    symbols = np.zeros(-(-len(changes) // 4) * 4, dtype=np.uint8)
+    symbols[: len(changes)] = np.minimum(_zigzag(changes), 3)
+    four = symbols.view("<u4")
+    packed = (four | four >> 6 | four >> 12 | four >> 18).astype(np.uint8)
+    return _block(_Part(_DENSE, packed.tobytes()), changes.take(np.flatnonzero(symbols == 3)))
+
+
+def _patch_dense(words: Words, content: bytes) -> Positions:
+    """Take the single steps, and return the places of the others."""
+    packed = np.frombuffer(content, np.uint8).astype("<u4")
+    if len(packed) != -(-len(words) // 4):
+        raise EngineError(f"delta: {len(packed)} bytes for {len(words)} words")
+    four = (packed | packed << 6 | packed << 12 | packed << 18) & 0x03030303
+    symbols = four.astype("<u4", copy=False).view(np.uint8)[: len(words)]
+    single = (symbols >> 1) - (symbols & 1)
+    words += single.view(np.int8).astype(np.int16).view(np.uint16)
+    return np.flatnonzero(symbols == 3)
+
+
+def _encode_positions(positions: Positions) -> _Part:
     places = positions.astype(np.int32)
-    gaps = np.empty_like(places)
-    gaps[0] = places[0]
-    np.subtract(places[1:], places[:-1], out=gaps[1:])
-    gaps[1:] -= 1
-    sizes = {_BITMAP: -(-len(flags) // 8)}
+    gaps = np.diff(places, prepend=np.int32(-1)) - np.int32(1)
+    sizes = {}
     for kind, dtype in _GAP_TYPES.items():
         most = int(np.iinfo(dtype).max)
         large = gaps[gaps >= most]
         sizes[kind] = dtype.itemsize * (len(gaps) + (int((large // most).sum()) if len(large) else 0))
     kind = min(sizes, key=lambda one: sizes[one])
-    if kind == _BITMAP:
-        return _Part(kind, np.packbits(flags).tobytes())
     return _Part(kind, _encode_gaps(gaps, _GAP_TYPES[kind]))
 
 
 def _encode_gaps(gaps: NDArray[np.int32], dtype: _Unsigned) -> bytes:
     most = int(np.iinfo(dtype).max)
-    if int(gaps.max()) < most:
+    if not len(gaps) or int(gaps.max()) < most:
         return gaps.astype(dtype).tobytes()
     more, rest = np.divmod(gaps, most)
     symbols = np.full(len(gaps) + int(more.sum()), most, dtype=dtype)
@@ -103,9 +120,6 @@ def _encode_gaps(gaps: NDArray[np.int32], dtype: _Unsigned) -> bytes:
 
 
 def _decode_positions(part: _Part, length: int) -> Positions:
-    if part.kind == _BITMAP:
-        bits = np.unpackbits(np.frombuffer(part.content, np.uint8), count=length)
-        return np.flatnonzero(bits.view(np.bool_))
     dtype = _GAP_TYPES[part.kind]
     symbols = np.frombuffer(part.content, dtype)
     is_last = symbols != np.iinfo(dtype).max
@@ -118,8 +132,7 @@ def _decode_positions(part: _Part, length: int) -> Positions:
 
 
 def _encode_steps(changes: Words) -> _Part:
-    signed = changes.view(np.int16)
-    zigzag = ((signed << 1) ^ (signed >> 15)).view(np.uint16) - np.uint16(1)  # a change is never 0
+    zigzag = _zigzag(changes) - np.uint16(1)  # a change is never 0
     large = zigzag >= _ESCAPE
     escapes = int(large.sum())
     if len(zigzag) + 2 * escapes >= 2 * len(zigzag):
@@ -129,6 +142,12 @@ def _encode_steps(changes: Words) -> _Part:
         return _Part(_STEPS8, symbols.tobytes())
     symbols[large] = _ESCAPE
     return _Part(_STEPS8, symbols.tobytes() + changes[large].astype("<u2").tobytes())
+
+
+def _zigzag(changes: Words) -> Words:
+    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ..."""
+    signed = changes.view(np.int16)
+    return ((signed << 1) ^ (signed >> 15)).view(np.uint16)
 
 
 def _decode_steps(part: _Part, count: int) -> Words:
