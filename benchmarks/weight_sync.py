@@ -49,7 +49,7 @@ from hexcloud.runtime.weight_relay import WeightRelay, relay_source
 from hexcloud.runtime.weights import write_weights
 
 SIZE_BAR, RATE_BAR, LINE_BAR, COPIES_BAR = 1.6, 1 / 25, 0.85, 1.0
-LEARNING_RATES = (1e-6, 5e-6, 2e-5)
+LEARNING_RATES = (2e-5, 5e-6, 1e-6)
 WORKERS = 8
 TURNS, COPIES = 5, 5
 MEMORY_BYTES = 96 << 20
@@ -66,14 +66,15 @@ class Settings:
     hidden: int
     layers: int
     warm_steps: int
-    """Before the first version, so that Adam's moments are those of a running job."""
+    """At the first rate, before the first version: Adam's moments must be those of a running job, not of its start,
+    where every weight moves by the whole learning rate."""
     versions: int
     """Per learning rate."""
     line_bytes_per_s: float
 
 
-def trained(settings: Settings, learning_rate: float, folder: Path, first: int) -> Iterator[Version]:
-    """Yield consecutive versions of one training run."""
+def trained(settings: Settings, folder: Path) -> Iterator[tuple[float, list[Version]]]:
+    """Yield, for each learning rate in turn, consecutive versions of one training run that goes on."""
     torch.manual_seed(0)
     heads = settings.hidden // 64
     config = Qwen2Config(
@@ -86,22 +87,31 @@ def trained(settings: Settings, learning_rate: float, folder: Path, first: int) 
         tie_word_embeddings=True,
     )
     model = Qwen2ForCausalLM(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.95), weight_decay=0.05)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATES[0], betas=(0.9, 0.95), weight_decay=0.05)
     text = b"".join(path.read_bytes() for path in sorted((ROOT / "docs").rglob("*.md")))
     tokens = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
-    for step in range(settings.warm_steps + settings.versions + 1):
-        if step >= settings.warm_steps:
-            version = first + step - settings.warm_steps
+    for _ in range(settings.warm_steps):
+        train_step(model, optimizer, tokens)
+    for run, learning_rate in enumerate(LEARNING_RATES):
+        optimizer.param_groups[0]["lr"] = learning_rate
+        versions = []
+        for version in range(100 * run, 100 * run + settings.versions + 1):
+            train_step(model, optimizer, tokens)
             state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}
             file = write_weights(folder / f"v{version}", state, config.to_dict())
-            yield file.path, WeightsManifest(epoch=0, version=version, sha256=file.sha256, size=file.size)
-        begins = torch.randint(len(tokens) - 65, (4,))
-        batch = torch.stack([tokens[begin : begin + 64] for begin in begins])
-        loss = model(input_ids=batch, labels=batch).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+            manifest = WeightsManifest(epoch=0, version=version, sha256=file.sha256, size=file.size)
+            versions.append((file.path, manifest))
+        yield learning_rate, versions
+
+
+def train_step(model: Qwen2ForCausalLM, optimizer: torch.optim.Optimizer, tokens: torch.Tensor) -> None:
+    begins = torch.randint(len(tokens) - 65, (4,))
+    batch = torch.stack([tokens[begin : begin + 64] for begin in begins])
+    loss = model(input_ids=batch, labels=batch).loss
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
 
 
 @dataclass(frozen=True)
@@ -265,8 +275,7 @@ def planned(line_bytes_per_s: float, workers: int) -> tuple[tuple[WeightRoute, .
 def train_and_measure(settings: Settings, folder: Path) -> tuple[list[Step], list[Version]]:
     steps: list[Step] = []
     ends: list[Version] = []
-    for learning_rate in LEARNING_RATES:
-        versions = list(trained(settings, learning_rate, folder, first=100 * len(ends)))
+    for learning_rate, versions in trained(settings, folder):
         steps += [measured(learning_rate, pair, folder) for pair in pairwise(versions)]
         ends.append(versions[-1])
     return steps, ends
@@ -321,7 +330,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="a smaller model and a shorter transfer")
     is_smoke = parser.parse_args().smoke
     torch.set_num_threads(1)
-    settings = Settings(256, 3, 2, 1, 10e6) if is_smoke else Settings(512, 8, 4, 2, 16e6)
+    settings = Settings(256, 3, 12, 1, 10e6) if is_smoke else Settings(512, 8, 24, 2, 16e6)
     with tempfile.TemporaryDirectory(prefix="weight-sync-") as name:
         folder = Path(name)
         steps, ends = train_and_measure(settings, folder)

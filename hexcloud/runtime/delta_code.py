@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from hexcloud.domain.errors import EngineError
 
-BLOCK_WORDS = 1 << 20
-"""Words of a block: 2 MiB, small enough for caches, and its head is nothing beside its content."""
+BLOCK_WORDS = 1 << 19
+"""Words of a block: 1 MiB, small enough for caches, and its head is nothing beside its content."""
 
 Words = NDArray[np.uint16]
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 
 _HEAD = struct.Struct("<BBIII")
@@ -39,14 +41,11 @@ class _Part:
 
 def encode(base: Words, new: Words) -> bytes:
     """Return the code of a block: two rows of one length, at most BLOCK_WORDS."""
-    differs = np.empty(len(base) + len(base) // 8 + 1, dtype=np.bool_)
-    flags, differs[len(base) :] = differs[: len(base)], True
-    np.not_equal(base, new, out=flags)
-    count = int(np.count_nonzero(flags))
-    if count * _DENSE_FROM >= len(base):
+    flags = _flags(len(base))
+    np.not_equal(base, new, out=flags[: len(base)])
+    if int(np.count_nonzero(flags[: len(base)])) * _DENSE_FROM >= len(base):
         return _encode_dense(new - base)
-    # numpy guesses a branch for every flag unless over a tenth is set: from two percent on, a tail of ones is faster.
-    positions = np.flatnonzero(differs if 48 * count > len(base) else flags)[:count]
+    positions = _positions(flags, len(base))
     return _block(_encode_positions(positions), new.take(positions) - base.take(positions))
 
 
@@ -78,11 +77,15 @@ def _block(where: _Part, changes: Words) -> bytes:
 
 def _encode_dense(changes: Words) -> bytes:
     """Write two bits per word, four words in a byte, and the steps of those with the symbol 3."""
+    zigzag, flags = _zigzag(changes), _flags(len(changes))
+    others = flags[: len(changes)]
+    np.greater_equal(zigzag, 3, out=others)
     symbols = np.zeros(-(-len(changes) // 4) * 4, dtype=np.uint8)
-    symbols[: len(changes)] = np.minimum(_zigzag(changes), 3)
+    np.bitwise_or(zigzag.astype(np.uint8), np.negative(others.view(np.uint8)), out=symbols[: len(changes)])
+    symbols &= 3
     four = symbols.view("<u4")
     packed = (four | four >> 6 | four >> 12 | four >> 18).astype(np.uint8)
-    return _block(_Part(_DENSE, packed.tobytes()), changes.take(np.flatnonzero(symbols == 3)))
+    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags, len(changes))))
 
 
 def _patch_dense(words: Words, content: bytes) -> Positions:
@@ -94,7 +97,25 @@ def _patch_dense(words: Words, content: bytes) -> Positions:
     symbols = four.astype("<u4", copy=False).view(np.uint8)[: len(words)]
     single = (symbols >> 1) - (symbols & 1)
     words += single.view(np.int8).astype(np.int16).view(np.uint16)
-    return np.flatnonzero(symbols == 3)
+    flags = _flags(len(words))
+    np.equal(symbols, 3, out=flags[: len(words)])
+    return _positions(flags, len(words))
+
+
+def _flags(length: int) -> Flags:
+    """Return unset flags with a tail of ones."""
+    flags = np.empty(length + length // 8 + 1, dtype=np.bool_)
+    flags[length:] = True
+    return flags
+
+
+def _positions(flags: Flags, length: int) -> Positions:
+    """Return the places of ones among the first flags.
+
+    numpy guesses a branch for every flag unless over a tenth is set: from two percent on, the tail of ones is faster.
+    """
+    count = int(np.count_nonzero(flags[:length]))
+    return np.flatnonzero(flags if 48 * count > length else flags[:length])[:count]
 
 
 def _encode_positions(positions: Positions) -> _Part:
