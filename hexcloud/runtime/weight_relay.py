@@ -16,6 +16,7 @@ import secrets
 import struct
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import structlog
@@ -47,22 +48,15 @@ def relay_source(address: str, token: str) -> Source:
     """
 
     async def source(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
-        host, _, port = address.rpartition(":")
-        try:
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=4 * CHUNK)
-            try:
-                await _ask(reader, writer, manifest, offset, token)
-                left = manifest.size - offset
-                while left:
-                    piece = await asyncio.wait_for(reader.read(min(CHUNK, left)), STALL_S)
-                    if not piece:
-                        raise EngineError(f"relay {address} broke off {left} bytes before the end")
-                    left -= len(piece)
-                    yield piece
-            finally:
-                writer.close()
-        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise EngineError(f"relay {address} failed: {error!r}") from error
+        async with _connection(address) as (reader, writer):
+            await _ask(reader, writer, manifest, offset, token)
+            left = manifest.size - offset
+            while left:
+                piece = await asyncio.wait_for(reader.read(min(CHUNK, left)), STALL_S)
+                if not piece:
+                    raise EngineError(f"relay {address} broke off {left} bytes before the end")
+                left -= len(piece)
+                yield piece
 
     return source
 
@@ -179,6 +173,19 @@ class WeightRelay:
             if time.monotonic() > give_up_at:
                 raise EngineError("relay: a version stopped arriving")
             await asyncio.sleep(POLL_S)
+
+
+@asynccontextmanager
+async def _connection(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    host, _, port = address.rpartition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=4 * CHUNK)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+    except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError) as error:
+        raise EngineError(f"relay {address} failed: {error!r}") from error
 
 
 async def _ask(
