@@ -311,7 +311,7 @@ def print_steps(steps: list[Step]) -> None:
 
 def print_choices(steps: list[Step]) -> None:
     """Show what a worker behind by so many versions is told, if each version costs what the last one of a rate did."""
-    costs = WayCosts(link_bytes_per_s=125e6, apply_bytes_per_s=min(step.file_bytes_per_s for step in steps))
+    costs = WayCosts(link_bytes_per_s=125e6, apply_bytes_per_s=min(step.bytes_per_s for step in steps))
     print("\non 1 Gb/s, a worker behind takes the chain up to this many versions, then the whole file:")
     for step in {step.learning_rate: step for step in steps}.values():
         told = [
