@@ -1,0 +1,29 @@
+"""WeightsDelta: a version of the weights told as what changed against another one."""
+
+from pydantic import model_validator
+
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.messages import WeightsManifest
+
+
+class WeightsDelta(Frozen):
+    """A file that turns the safetensors file of one version into that of a later one, to the bit."""
+
+    base: WeightsManifest
+    """What the receiver must have, and have verified."""
+    result: WeightsManifest
+    """What it has afterwards; its digest is checked before use."""
+    sha256: str
+    size: int
+    """Bytes of the delta's file."""
+    chunk_bytes: int
+    chunks: tuple[str, ...]
+    """Digest of each chunk of the file, the last one shorter: a torn download goes on from the last that is right."""
+
+    @model_validator(mode="after")
+    def _goes_forward(self) -> "WeightsDelta":
+        if self.base.epoch != self.result.epoch or self.base.version >= self.result.version:
+            raise ValueError("a delta leads to a later version of the same epoch")
+        if self.chunk_bytes <= 0 or len(self.chunks) != -(-self.size // self.chunk_bytes):
+            raise ValueError(f"{len(self.chunks)} chunks of {self.chunk_bytes} bytes are not {self.size} bytes")
+        return self

@@ -1,0 +1,186 @@
+"""The code of a delta: where two rows of 16-bit words differ, and by what. Pure; vectorised; one block at a time.
+
+A block is a head, places and steps. Few changes: places are gaps of 8, 16 or 32 bits, where the largest symbol says "so
+many more, and go on". Many: two bits for every word (same, a step down, a step up, other), as most changes of a bf16
+are of one step. Steps, of all changes or of the others, are zigzag differences of the words as integers, in 8 bits with
+an escape, or 16. Little-endian.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hexcloud.domain.errors import EngineError
+
+BLOCK_WORDS = 1 << 19
+"""Words of a block: 1 MiB, small enough for caches, and its head is nothing beside its content."""
+
+Words = NDArray[np.uint16]
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+Positions = NDArray[np.int64]
+
+_HEAD = struct.Struct("<BBIII")
+"""How places and steps are written; number of steps; bytes of places; bytes of steps."""
+_DENSE, _GAPS8, _GAPS16, _GAPS32 = range(4)
+_STEPS8, _STEPS16 = range(2)
+_Unsigned = np.dtype[np.unsignedinteger]
+_GAP_TYPES: dict[int, _Unsigned] = {_GAPS8: np.dtype("<u1"), _GAPS16: np.dtype("<u2"), _GAPS32: np.dtype("<u4")}
+_ESCAPE = 255
+_DENSE_FROM = 7
+"""A seventh of the words: there, two bits for each are no more than a gap and a step for those that changed."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    kind: int
+    content: bytes
+
+
+def encode(base: Words, new: Words) -> bytes:
+    """Return the code of a block: two rows of one length, at most BLOCK_WORDS."""
+    flags = _flags(len(base))
+    np.not_equal(base, new, out=flags[: len(base)])
+    if int(np.count_nonzero(flags[: len(base)])) * _DENSE_FROM >= len(base):
+        return _encode_dense(new - base)
+    positions = _positions(flags, len(base))
+    return _block(_encode_positions(positions), new.take(positions) - base.take(positions))
+
+
+def patch(words: Words, code: bytes) -> None:
+    """Turn a block of the base into the new one, in place.
+
+    Raises EngineError when the code is not one for a row of this length; the row may be changed in part then.
+    """
+    try:
+        where, steps, count, where_bytes, step_bytes = _HEAD.unpack_from(code)
+        if len(code) != _HEAD.size + where_bytes + step_bytes or count > len(words):
+            raise EngineError("delta: a block has another length than it says")
+        middle = _HEAD.size + where_bytes
+        places = _Part(where, code[_HEAD.size : middle])
+        is_dense = where == _DENSE
+        positions = _patch_dense(words, places.content) if is_dense else _decode_positions(places, len(words))
+        if len(positions) != count:
+            raise EngineError(f"delta: {len(positions)} places for {count} steps")
+        words[positions] = words.take(positions) + _decode_steps(_Part(steps, code[middle:]), count)
+    except (struct.error, ValueError, IndexError, KeyError) as error:
+        raise EngineError(f"delta: a block is damaged: {error}") from error
+
+
+def _block(where: _Part, changes: Words) -> bytes:
+    steps = _encode_steps(changes)
+    head = _HEAD.pack(where.kind, steps.kind, len(changes), len(where.content), len(steps.content))
+    return head + where.content + steps.content
+
+
+def _encode_dense(changes: Words) -> bytes:
+    """Write two bits per word, four words in a byte, and the steps of those with the symbol 3."""
+    zigzag, flags = _zigzag(changes), _flags(len(changes))
+    others = flags[: len(changes)]
+    np.greater_equal(zigzag, 3, out=others)
+    symbols = np.zeros(-(-len(changes) // 4) * 4, dtype=np.uint8)
+    np.bitwise_or(zigzag.astype(np.uint8), np.negative(others.view(np.uint8)), out=symbols[: len(changes)])
+    symbols &= 3
+    four = symbols.view("<u4")
+    packed = (four | four >> 6 | four >> 12 | four >> 18).astype(np.uint8)
+    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags, len(changes))))
+
+
+def _patch_dense(words: Words, content: bytes) -> Positions:
+    """Take the single steps, and return the places of the others."""
+    packed = np.frombuffer(content, np.uint8).astype("<u4")
+    if len(packed) != -(-len(words) // 4):
+        raise EngineError(f"delta: {len(packed)} bytes for {len(words)} words")
+    four = (packed | packed << 6 | packed << 12 | packed << 18) & 0x03030303
+    symbols = four.astype("<u4", copy=False).view(np.uint8)[: len(words)]
+    single = (symbols >> 1) - (symbols & 1)
+    words += single.view(np.int8).astype(np.int16).view(np.uint16)
+    flags = _flags(len(words))
+    np.equal(symbols, 3, out=flags[: len(words)])
+    return _positions(flags, len(words))
+
+
+def _flags(length: int) -> Flags:
+    """Return unset flags with a tail of ones."""
+    flags = np.empty(length + length // 8 + 1, dtype=np.bool_)
+    flags[length:] = True
+    return flags
+
+
+def _positions(flags: Flags, length: int) -> Positions:
+    """Return the places of ones among the first flags.
+
+    numpy guesses a branch for every flag unless over a tenth is set: from two percent on, the tail of ones is faster.
+    """
+    count = int(np.count_nonzero(flags[:length]))
+    return np.flatnonzero(flags if 48 * count > length else flags[:length])[:count]
+
+
+def _encode_positions(positions: Positions) -> _Part:
+    places = positions.astype(np.int32)
+    gaps = np.diff(places, prepend=np.int32(-1)) - np.int32(1)
+    sizes = {}
+    for kind, dtype in _GAP_TYPES.items():
+        most = int(np.iinfo(dtype).max)
+        large = gaps[gaps >= most]
+        sizes[kind] = dtype.itemsize * (len(gaps) + (int((large // most).sum()) if len(large) else 0))
+    kind = min(sizes, key=lambda one: sizes[one])
+    return _Part(kind, _encode_gaps(gaps, _GAP_TYPES[kind]))
+
+
+def _encode_gaps(gaps: NDArray[np.int32], dtype: _Unsigned) -> bytes:
+    most = int(np.iinfo(dtype).max)
+    if not len(gaps) or int(gaps.max()) < most:
+        return gaps.astype(dtype).tobytes()
+    more, rest = np.divmod(gaps, most)
+    symbols = np.full(len(gaps) + int(more.sum()), most, dtype=dtype)
+    symbols[np.cumsum(more + 1) - 1] = rest
+    return symbols.tobytes()
+
+
+def _decode_positions(part: _Part, length: int) -> Positions:
+    dtype = _GAP_TYPES[part.kind]
+    symbols = np.frombuffer(part.content, dtype)
+    is_last = symbols != np.iinfo(dtype).max
+    positions = np.cumsum(symbols.astype(np.int64) + is_last) - 1
+    if not is_last.all():
+        positions = positions[is_last]
+    if len(positions) and positions[-1] >= length:
+        raise EngineError(f"delta: a position is {positions[-1]} of {length}")
+    return positions
+
+
+def _encode_steps(changes: Words) -> _Part:
+    zigzag = _zigzag(changes) - np.uint16(1)  # a change is never 0
+    large = zigzag >= _ESCAPE
+    escapes = int(large.sum())
+    if len(zigzag) + 2 * escapes >= 2 * len(zigzag):
+        return _Part(_STEPS16, changes.astype("<u2").tobytes())
+    symbols = zigzag.astype(np.uint8)
+    if not escapes:
+        return _Part(_STEPS8, symbols.tobytes())
+    symbols[large] = _ESCAPE
+    return _Part(_STEPS8, symbols.tobytes() + changes[large].astype("<u2").tobytes())
+
+
+def _zigzag(changes: Words) -> Words:
+    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ..."""
+    signed = changes.view(np.int16)
+    return ((signed << 1) ^ (signed >> 15)).view(np.uint16)
+
+
+def _decode_steps(part: _Part, count: int) -> Words:
+    if part.kind == _STEPS16:
+        return np.frombuffer(part.content, "<u2", count).astype(np.uint16)
+    if part.kind != _STEPS8:
+        raise EngineError(f"delta: values of an unknown kind {part.kind}")
+    symbols = np.frombuffer(part.content, np.uint8, count)
+    zigzag = symbols.astype(np.uint16) + np.uint16(1)
+    changes: Words = (zigzag >> np.uint16(1)) ^ (np.uint16(0) - (zigzag & np.uint16(1)))
+    if len(part.content) > count:
+        changes[symbols == _ESCAPE] = np.frombuffer(part.content, "<u2", offset=count)
+    elif (symbols == _ESCAPE).any():
+        raise EngineError("delta: a value is missing")
+    return changes
