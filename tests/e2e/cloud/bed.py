@@ -22,7 +22,7 @@ from botocore.config import Config
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud.image import image
-from tests.e2e.cloud.network import BRIDGE, assert_sealed, entered, entering
+from tests.e2e.cloud.network import BRIDGE, assert_sealed, child, entered, entering
 from tests.e2e.cloud.scenario import USUAL, Scenario
 from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home
 
@@ -166,7 +166,7 @@ class Bed:
     @staticmethod
     def pid_of(keeper: "subprocess.Popen[bytes]") -> int:
         """Return the pid, as seen from here, of the program that `start_program` started."""
-        return _child(keeper.pid)
+        return child(keeper.pid)
 
     def programs(self) -> int:
         """Return how many programs were started so far."""
@@ -258,7 +258,7 @@ class Bed:
                 stderr=log,
             )
         self._wait("init", (self.folder / "ready").exists)
-        self._first = _child(self._outer.pid)
+        self._first = child(self._outer.pid)
         assert_sealed(self._first)
         run = self.folder / "run"
         assigned = [f"{name}={value}" for name, value in self.env.items()]
@@ -281,10 +281,6 @@ class Bed:
         begun_at = time.monotonic()
         yield
         self.took_s[part] = round(time.monotonic() - begun_at, 1)
-
-
-def _child(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def _billed(instance: Mapping[str, Any]) -> Billed:

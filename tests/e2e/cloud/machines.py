@@ -26,13 +26,12 @@ from botocore.parsers import ResponseParserError
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud import metadata
-from tests.e2e.cloud.network import METADATA
+from tests.e2e.cloud.network import METADATA, child
 
 HERE = Path(__file__).parent
 FAILURES = (BotoCoreError, ClientError, ResponseParserError, OSError, subprocess.SubprocessError, RuntimeError)
 """Of one turn: the next one tries again."""
 POLL_S = 0.5
-FIRST_PROCESS_S = 5.0
 
 
 class Machine(NamedTuple):
@@ -139,7 +138,7 @@ class Machines:
         command = [*apart, HERE / "node_init.sh", image, folder, address, sites.endpoint, sites.libraries]
         with (self._sites.folder / "logs" / f"{instance_id}.log").open("w") as log:
             outer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        machine = Machine(instance, outer, _child(outer.pid))
+        machine = Machine(instance, outer, child(outer.pid))
         self._connect(machine)
         say(boot=instance_id, address=address, zone=instance["Placement"]["AvailabilityZone"])
         return machine
@@ -160,16 +159,6 @@ class Machines:
             subprocess.run(["cp", "-r", said, told], check=False)
         subprocess.run(["rm", "-rf", folder], check=False)
         say(kill=machine.instance["InstanceId"])
-
-
-def _child(pid: int) -> int:
-    until = time.monotonic() + FIRST_PROCESS_S
-    while time.monotonic() < until:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children:
-            return int(children[0])
-        time.sleep(0.02)
-    raise RuntimeError(f"process {pid} started no sandbox")
 
 
 def main(argv: list[str]) -> None:

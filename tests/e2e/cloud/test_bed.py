@@ -55,7 +55,7 @@ def test_a_spot_node_is_launched_lost_and_gone(bed: Bed) -> None:
     assert not billed.is_running and billed.seconds > 5
     wait(lambda: bed.run(["test", "-e", sandbox], check=False).returncode != 0)
     known = bed.run(["sky", "status", "--refresh", "-o", "json"]).stdout
-    assert json.loads(known[known.index("[") :]) == []
+    assert json.loads(known.splitlines()[-1]) == [], known
 
 
 def test_a_zone_without_capacity_is_told_with_the_code_of_aws(bed: Bed) -> None:
