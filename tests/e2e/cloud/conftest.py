@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from tests.e2e.cloud.bed import Bed
+from tests.e2e.cloud.renter import Renter
 
 PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl")
 TRIAL = """
@@ -46,9 +48,9 @@ def the_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
         bed.stop()
 
 
-@pytest.fixture
-def bed(the_bed: Bed) -> Iterator[Bed]:
-    """The bed with the usual scenario. A test asserts that it leaves no machine; what a failed one left ends here."""
+@contextmanager
+def lent(the_bed: Bed) -> Iterator[Bed]:
+    """Lend the bed with the usual scenario. A test asserts that it leaves no machine; what a failed one left ends."""
     the_bed.scenario.reset()
     before = the_bed.programs()
     yield the_bed
@@ -56,6 +58,20 @@ def bed(the_bed: Bed) -> Iterator[Bed]:
     the_bed.end_programs(since=before)
     if the_bed.running():
         _sweep(the_bed)
+
+
+@pytest.fixture
+def bed(the_bed: Bed) -> Iterator[Bed]:
+    with lent(the_bed) as bed:
+        yield bed
+
+
+@pytest.fixture(scope="module")
+def renter(the_bed: Bed) -> Iterator[Renter]:
+    """One run for all tests of a module: to rent its machines takes minutes."""
+    with lent(the_bed) as bed:
+        # Long responses make a step rare, and so the weights' way between regions cheap: two regions are worth it.
+        yield Renter(bed, "two-regions", response_tokens=12000)
 
 
 def _sweep(bed: Bed) -> None:
