@@ -22,13 +22,15 @@ from botocore.config import Config
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud.image import image
+from tests.e2e.cloud.machines import cloud_config
 from tests.e2e.cloud.network import BRIDGE, assert_sealed, child, entered, entering
 from tests.e2e.cloud.scenario import USUAL, Scenario
-from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home
+from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home, seed_keys
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
 ENDPOINT = f"http://{BRIDGE}:5000"
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "made-up"}
 UP_WITHIN_S = 120.0
 NODE_LOGS = """
 cd "$BED"
@@ -86,8 +88,7 @@ class Bed:
             "HEXCLOUD_HOME": str(self.home / "hexcloud"),
             "OMP_NUM_THREADS": "1",
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-            "AWS_SECRET_ACCESS_KEY": "made-up",
+            **KEYS,
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
             "NO_GCE_CHECK": "true",
@@ -111,14 +112,17 @@ class Bed:
             self.start_program("machines", command)
         with self._timed("catalog"):
             seed_home(self.home, self.endpoint, self.regions)
+            seed_keys(self.home, KEYS)
             hexcloud = [sys.executable, "-m", "hexcloud.cli", "catalog"]
             self.run([*hexcloud, "refresh", "--cloud", "aws"])
             self.run([*hexcloud, "export", str(self.home / CATALOG), "--cloud", "aws"])
         with self._timed("sky api"):
             assert_sealed(self._first)
+            # Its keys are those in a file, as most people have them: such a file is what it copies to machines.
+            start = ["env", *(part for name in KEYS for part in ("-u", name)), "sky", "api", "start"]
             # It waits for its server no longer than it likes; on a busy machine the server may be up a little later.
-            if self.run(["sky", "api", "start"], check=False).returncode != 0:
-                self.run(["sky", "api", "start"])
+            if self.run(start, check=False).returncode != 0:
+                self.run(start)
 
     def stop(self) -> None:
         """Kill the first process of the namespaces: all that lives in them dies with it."""
@@ -229,6 +233,13 @@ class Bed:
     def running(self) -> list[dict[str, Any]]:
         """Return the machines that bill: none may be left at the end of anything."""
         return self.instances("pending", "running", "stopping", "shutting-down")
+
+    def told_at_boot(self, instance: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the cloud-config that a machine was started with."""
+        with self.inside():
+            client = self.ec2(instance["Placement"]["AvailabilityZone"][:-1])
+            said = client.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
+        return cloud_config(said["UserData"]["Value"])
 
     def terminate(self, instance_id: str) -> None:
         """Take a machine as EC2 does when there was no notice."""

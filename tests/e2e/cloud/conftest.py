@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from tests.e2e.cloud.bed import Bed
 from tests.e2e.cloud.renter import Renter
 
-PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl")
+PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl", "/usr/bin/python3")
+LEAST_GIB = 8
 TRIAL = """
 mount -t tmpfs tmpfs /mnt && mkdir /mnt/a /mnt/b
 mount -t overlay overlay -o lowerdir=/mnt/a:/mnt/b /mnt && ip link add br0 type bridge
@@ -27,6 +29,8 @@ def refusal() -> str | None:
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         return f"needs {', '.join(missing)} (Debian)"
+    if (free_gib := psutil.virtual_memory().available / 2**30) < LEAST_GIB:
+        return f"needs {LEAST_GIB} GiB of free memory for SkyPilot's server and five machines; {free_gib:.1f} are free"
     debian = subprocess.run(["/usr/bin/python3", "-V"], capture_output=True, text=True, check=False).stdout
     if not debian.startswith(f"Python {sys.version_info.major}.{sys.version_info.minor}."):
         return f"nodes run Debian's {debian.strip()}, which cannot import what is built for {platform.python_version()}"

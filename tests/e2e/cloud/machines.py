@@ -58,8 +58,8 @@ def say(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-def authorized_keys(user_data: str) -> str:
-    """Return the keys that a cloud-config lets in; none where there is no cloud-config."""
+def cloud_config(user_data: str) -> dict[str, Any]:
+    """Return what a machine is told to do at its first boot; empty where that is no cloud-config."""
     text = user_data
     for _ in range(2):  # SkyPilot's is encoded by itself and once more by the SDK
         if "#cloud-config" in text:
@@ -67,11 +67,15 @@ def authorized_keys(user_data: str) -> str:
         try:
             text = base64.b64decode(text, validate=True).decode()
         except ValueError:
-            return ""
-    users = (yaml.safe_load(text) or {}).get("users", []) if "#cloud-config" in text else []
-    return "".join(
-        f"{key}\n" for user in users if isinstance(user, dict) for key in user.get("ssh_authorized_keys", [])
-    )
+            return {}
+    told: dict[str, Any] = (yaml.safe_load(text) or {}) if "#cloud-config" in text else {}
+    return told
+
+
+def authorized_keys(user_data: str) -> str:
+    """Return the keys that a cloud-config lets in; none where there is no cloud-config."""
+    users = [user for user in cloud_config(user_data).get("users", []) if isinstance(user, dict)]
+    return "".join(f"{key}\n" for user in users for key in user.get("ssh_authorized_keys", []))
 
 
 class Machines:

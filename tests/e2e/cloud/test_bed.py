@@ -45,6 +45,8 @@ def test_a_spot_node_is_launched_lost_and_gone(bed: Bed) -> None:
     reaches = bed.ssh(address, "python3 -c 'import socket; socket.create_connection((\"198.51.100.1\", 80), 5)'")
     assert "Network is unreachable" in reaches.stderr
 
+    assert bed.ssh(address, "test -e ~/.aws/credentials").returncode == 0, "SkyPilot by itself copies the keys"
+
     sandbox = str(bed.folder / "nodes" / node["InstanceId"])
     bed.run(["test", "-e", sandbox])
     bed.scenario.interrupt(node["InstanceId"], notice_s=20.0)
