@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
+from hexcloud.adapters.provisioners.naming import CLUSTER, cluster_name
 from hexcloud.adapters.store import SqliteStore
 from hexcloud.controller.gang import BROKEN_GANG
 from hexcloud.controller.report import RunFacts, build_report
@@ -87,8 +88,8 @@ def test_a_gang_whose_third_machine_dies_before_it_registers_is_given_back_whole
     live_until(world, lambda: all(node.status is NodeStatus.GONE for node in gangs(world)[0]), RELEASED_WITHIN_S)
     causes = [node.cause for node in gangs(world)[0]]
     assert causes[:2] == [BROKEN_GANG] * 2 and causes[2].startswith("vanished")
-    slots = [tags["hexcloud-slot"] for tags in on_ec2(tmp_path) if tags["hexcloud-node"] in ids]
-    assert slots == []
+    clusters = {cluster_name(node.run_id, node.slot, node.attempt) for node in gang}
+    assert not any(tags[CLUSTER] in clusters for tags in on_ec2(tmp_path))
     _, store, run = world
     report = build_report(RunFacts(run, ledger=store.ledger(run.id), nodes=store.nodes(run.id)))
     row = next(row for row in report.waste if set(row.nodes) == ids)

@@ -19,12 +19,12 @@ from hexcloud.domain.fleet import Node, NodeId
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.metrics import METRICS_FILE, StepRow
 from hexcloud.domain.run import RunRecord
-from tests.e2e.cloud.bed import Bed
+from tests.e2e.cloud.bed import KEYS, Bed
 
 HEXCLOUD = [sys.executable, "-m", "hexcloud.cli"]
 LOOK_S = 2.0
 """Between two looks into the run's store: a program for each would keep a core busy that the machines need."""
-PASSED = ["AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"]
+PASSED = ["AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", *KEYS]
 RUN: dict[str, Any] = {
     "model": "Qwen2.5-0.5B",
     "batch": 32,
@@ -65,7 +65,7 @@ class Renter:
         self._store = SqliteStore(bed.home / "hexcloud/hexcloud.db")
 
     def starts(self) -> None:
-        self._up = self.bed.start_program(self.name, [*HEXCLOUD, "up", str(self.file), "--yes"])
+        self._up = self.bed.start_program(self.name, [*HEXCLOUD, "up", str(self.file), "--yes"], env=KEYS)
 
     def log(self) -> str:
         return (self.bed.folder / "logs" / f"{self.name}.log").read_text()
@@ -111,12 +111,11 @@ class Renter:
     def waits_for_step(self, step: int, within_s: float = 900.0) -> float:
         return self.waits(f"step {step}", lambda: self.step() >= step, within_s)
 
+    def begins_down(self) -> None:
+        self.bed.start_program(f"{self.name}-down", [*HEXCLOUD, "down", self.name, "--yes"])
+
     def is_downed(self) -> None:
         self.bed.run([*HEXCLOUD, "down", self.name, "--yes"])
-
-    def ends(self, within_s: float = 900.0) -> None:
-        assert self._up is not None
-        self._up.wait(timeout=within_s)
 
     def is_killed(self) -> None:
         """The controller dies as in a power cut."""

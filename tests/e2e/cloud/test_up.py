@@ -16,7 +16,10 @@ from tests.e2e.cloud.renter import Renter
 from tests.e2e.cloud.scenario import CHEAP, DEAR, EAST, EAST_LAST, EAST_TOO, USUAL, WEST, WEST_TOO, spot_prices
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(3000)]
-"""The tests of this file are stations of one run, in their order; each leaves it at work, the last one ends it."""
+"""The tests of this file are stations of one run, in their order; each leaves it at work, the last one ends it.
+
+Twice its controller is killed, as tests/e2e/test_killed_controller.py does at every point without SkyPilot.
+"""
 
 CHECKPOINT_LAG_S = 15.0
 """Until a checkpoint is whole in the store; here a step takes a tenth of a second, so some are trained meanwhile."""
@@ -43,16 +46,20 @@ def test_a_trainer_and_two_nodes_come_up_over_two_regions_and_train(renter: Rent
     assert len(renter.events("node_ready")) == 3
 
 
-def test_a_lost_node_is_replaced_elsewhere_since_its_zone_has_no_room(renter: Renter) -> None:
+def test_a_lost_node_is_replaced_elsewhere_though_the_controller_dies_after_the_clouds_yes(renter: Renter) -> None:
     bed, ready = renter.bed, len(renter.events("node_ready"))
     (lost,) = [one for one in renter.nodes("rollout") if where(one) == WEST]
-    step = renter.step()
+    step, rented = renter.step(), len(bed.scenario.calls(launch="ok"))
     bed.scenario.update(no_capacity=[{"zone": WEST[1]}, {"zone": WEST_TOO[1]}])
     bed.terminate(lost["InstanceId"])
     renter.waits("the loss is noticed", lambda: renter.events("node_lost") != [], NOTICED_S)
-    renter.waits("a replacement", lambda: len(renter.nodes("rollout")) == 2, UP_S)
+    renter.waits("a replacement", lambda: len(bed.scenario.calls(launch="ok")) > rented, UP_S)
+    renter.is_killed()
+    renter.starts()
     renter.waits_for_step(step + 20)
     renter.waits("it works", lambda: len(renter.events("node_ready")) == ready + 1, UP_S)
+    assert len(bed.scenario.calls(launch="ok")) == rented + 1, "it was not rented twice"
+    assert len(bed.running()) == 3 and len({slot(one) for one in bed.running()}) == 3
     assert all(where(one)[1] not in (WEST[1], WEST_TOO[1]) for one in bed.running())
     assert WEST[1] in {call["zone"] for call in bed.scenario.calls(launch="refused")}, "its own zone was asked first"
     assert any("InsufficientInstanceCapacity" in event.text for event in renter.events("pool_blocked"))
@@ -88,17 +95,25 @@ def test_a_lost_trainer_goes_on_in_another_zone_from_the_store(renter: Renter) -
     (recovered,) = renter.events("trainer_recovered")
     took_s = recovered.fields["took_s"]
     assert isinstance(took_s, float) and 0.0 < took_s <= time.time() - killed_wall_s
-    lost_at_most(CHECKPOINT_EVERY, renter, killed_wall_s)
 
 
-def test_down_leaves_nothing_and_the_book_is_ec2_s(renter: Renter) -> None:
+def test_down_leaves_nothing_though_the_controller_dies_between_two_ends(renter: Renter) -> None:
+    """The book is EC2's, no sample was too stale, and a lost trainer cost few steps."""
     renter.waits_for_step(renter.step() + 20)
+    ended = len(renter.bed.scenario.calls(action="TerminateInstances"))
+    renter.begins_down()
+    renter.waits("a first end", lambda: len(renter.bed.scenario.calls(action="TerminateInstances")) > ended, UP_S)
+    renter.is_killed()
     renter.is_downed()
-    renter.ends()
     report = renter.asks("report")
     assert report["max_staleness"] <= report["eta"] == renter.eta
     assert report["nodes_left"] == 0 and renter.bed.running() == []
     assert_the_book_is_ec2_s(renter, report["run"])
+    assert_at_most_are_trained_again(CHECKPOINT_EVERY, renter)
+
+
+def slot(instance: Mapping[str, Any]) -> str:
+    return next(str(tag["Value"]) for tag in instance["Tags"] if tag["Key"] == "hexcloud-slot")
 
 
 def ids(bed: Bed) -> set[str]:
@@ -113,13 +128,15 @@ def node_of(renter: Renter, instance: Mapping[str, Any]) -> Node:
     return renter.records()[node]
 
 
-def lost_at_most(steps: int, renter: Renter, killed_wall_s: float) -> None:
-    """Of what was trained well before the trainer's end, no more than so many steps are trained again."""
+def assert_at_most_are_trained_again(steps: int, renter: Renter) -> None:
+    """Of what was trained well before EC2 took the trainer, the next one had all but so many steps from the store."""
+    trainers = [one for one in renter.bed.billed() if one.tags.get("hexcloud-slot", "").startswith("trainer")]
+    taken_wall_s = min(one.launched_at_s + one.seconds for one in trainers)
     rows = renter.steps()
     resumed = min(row.version for row in rows if row.epoch == 1) - 1
-    in_time = [row for row in rows if row.epoch == 0 and row.wall_s < killed_wall_s - CHECKPOINT_LAG_S]
+    in_time = [row for row in rows if row.epoch == 0 and row.wall_s < taken_wall_s - CHECKPOINT_LAG_S]
     again = sum(row.version > resumed for row in in_time)
-    sys.stdout.write(f"{renter.name}: goes on from step {resumed}, {again} steps of the store are trained again\n")
+    sys.stdout.write(f"{renter.name}: went on from step {resumed}; {again} steps of long before were trained again\n")
     assert resumed > 0, "it began anew"
     assert again <= steps
 
