@@ -17,7 +17,8 @@ from tests.e2e.cloud.renter import Renter
 PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "mkfs.ext4", "apt-get", "curl", "/usr/bin/python3")
 LEAST_GIB = 8
 TRIAL = """
-mount -t tmpfs tmpfs /mnt && mkdir /mnt/a /mnt/b
+mount -t tmpfs tmpfs /mnt && mkdir /mnt/a /mnt/b /mnt/disk && truncate -s 8M /mnt/file && mkfs.ext4 -q -F /mnt/file
+mount -o loop /mnt/file /mnt/disk
 mount -t overlay overlay -o lowerdir=/mnt/a:/mnt/b /mnt && ip link add br0 type bridge
 """
 
@@ -36,7 +37,7 @@ def refusal() -> str | None:
         return f"nodes run Debian's {debian.strip()}, which cannot import what is built for {platform.python_version()}"
     apart = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--mount-proc", "sh", "-ec", TRIAL]
     trial = subprocess.run(apart, capture_output=True, text=True, check=False)
-    return f"the kernel refuses namespaces, overlays or bridges: {trial.stderr}" if trial.returncode else None
+    return f"the kernel refuses namespaces, loops, overlays or bridges: {trial.stderr}" if trial.returncode else None
 
 
 @pytest.fixture(scope="session")
