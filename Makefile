@@ -27,8 +27,8 @@ test: setup ## Pass all tests of the default tier
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow
 
-test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; about 20 minutes)
-	$(BIN)/pytest -m cloud
+test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; 10 to 15 minutes)
+	$(BIN)/pytest -m cloud -v -s --durations=0 --durations-min=1 tests/e2e/cloud
 
 lint: setup ## Format, ruff, mypy strict, import contracts
 	$(BIN)/ruff format --check .
