@@ -33,7 +33,8 @@ class SglangProcess:
         if self._device is Device.CPU:
             self._home.require_cpu()
         self._servers: list[SglangServer] = []
-        self._made: list[EngineClient | Replicas] = []
+        self._clients: list[EngineClient] = []
+        self._together: list[Replicas] = []
         self._is_closed = False
 
     def warm_up(self) -> None:
@@ -51,16 +52,21 @@ class SglangProcess:
             self._end_servers()
             raise
         log.info("sglang_ready", version=self._home.version, device=self._device, replicas=count, tp=self._spec.tp)
-        replicas = Replicas(clients)
-        self._made += [*clients, replicas]
-        return clients[0] if count == 1 else replicas
+        self._clients += clients
+        if count == 1:
+            return clients[0]
+        self._together.append(Replicas(clients))
+        return self._together[-1]
 
     def close(self) -> None:
         """End the servers at once, also ones that another thread is starting now."""
-        self._is_closed = True
+        is_first, self._is_closed = not self._is_closed, True
         self._end_servers()
-        for made in self._made:  # only now: until the end somebody may still call a dead engine
-            made.close()
+        if is_first:
+            made, mixed = (sum(getattr(client, name) for client in self._clients) for name in ("made", "mixed"))
+            log.info("sglang_ended", generations=made, of_several_versions=mixed)
+        for engine in (*self._together, *self._clients):  # only now: until the end somebody may still call a dead one
+            engine.close()
 
     def _server(self, launch: Launch) -> SglangServer:
         environment = child_environment(os.environ, self._spec.private_env)

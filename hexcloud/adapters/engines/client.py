@@ -3,6 +3,7 @@
 Written for SGLang >= 0.5.21; an older one is used as far as it goes, found out by what it answers.
 """
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ class EngineClient:
         self.line = EngineLine(url)
         self.model = model
         self._generate_timeout_s = generate_timeout_s
+        self._counting = threading.Lock()
+        self.made, self.mixed = 0, 0
+        """Generations until now, and those of them whose tokens came from several versions of the weights."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -43,7 +47,11 @@ class EngineClient:
             "rid": [request.rid for request in requests],
             "return_logprob": True,
         }
-        return generations_of(requests, self.line.ask("POST", "/generate", body, self._generate_timeout_s))
+        made = generations_of(requests, self.line.ask("POST", "/generate", body, self._generate_timeout_s))
+        with self._counting:
+            self.made += len(made)
+            self.mixed += sum(len(set(one.versions)) > 1 for one in made)
+        return made
 
     def update_weights_from_disk(self, path: str, version: int, mode: PauseMode = PauseMode.RETRACT) -> None:
         """Pause, flush the cache, load a folder, go on. Raises EngineError; the old weights then stay.
