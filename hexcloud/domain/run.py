@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.workload import Workload
 
@@ -25,6 +26,8 @@ class RunSpec(Frozen):
     model: str = "Qwen2.5-7B"
     """Name in the model catalog."""
     task: str = "sort_digits"
+    engine: EngineKind = EngineKind.EMBEDDED
+    """What generates on rollout nodes: `embedded`, or `sglang` from an environment of its own."""
     batch: int = Field(default=256, gt=0)
     """Samples per training step."""
     group: int = Field(default=8, gt=0)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from hexcloud.adapters.engines.client import EngineClient
+from hexcloud.adapters.engines.model_folder import read_model_facts
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.node.identity import child_environment
@@ -40,7 +41,8 @@ class EngineProcess:
         self._port_file.unlink(missing_ok=True)
         self._child, self._spare = self._spare or self._spawn(), None
         self._tell(self._child, weights)
-        client = EngineClient(f"http://127.0.0.1:{self._await_port(self._child)}")
+        port = self._await_port(self._child)
+        client = EngineClient(f"http://127.0.0.1:{port}", read_model_facts(weights))
         self._clients.append(client)
         client.update_weights_from_disk(str(weights), version)
         return client

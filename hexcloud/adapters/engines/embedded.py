@@ -22,6 +22,7 @@ from hexcloud.adapters.engines.embedded_protocol import (
     AbortBody,
     GenerateBody,
     PauseBody,
+    SlowDownBody,
     UpdateWeightsBody,
     answer,
 )
@@ -80,6 +81,11 @@ class Api:
         self._engine.scheduler.abort(None if body.abort_all else frozenset({body.rid}))
         return Response()
 
+    async def slow_down(self, body: SlowDownBody) -> Response:
+        """Sleep at every step from now on, or no more."""
+        self._engine.step_sleep_s = body.forward_sleep_time or 0.0
+        return Response()
+
     async def flush_cache(self) -> Response:
         """Answer as SGLang does; there is no cache between requests to flush."""
         scheduler = self._engine.scheduler
@@ -115,7 +121,8 @@ def create_app(engine: Engine) -> FastAPI:
     app = FastAPI(openapi_url=None)
     app.add_exception_handler(RequestValidationError, _invalid)
     api = Api(engine)
-    for path in ("generate", "update_weights_from_disk", "pause_generation", "continue_generation", "abort_request"):
+    pausing = ("pause_generation", "continue_generation", "abort_request", "slow_down")
+    for path in ("generate", "update_weights_from_disk", *pausing):
         app.add_api_route(f"/{path}", getattr(api, path), methods=["POST"])
     for path in ("model_info", "server_info", "health", "ready"):
         app.add_api_route(f"/{path}", getattr(api, path), methods=["GET"])

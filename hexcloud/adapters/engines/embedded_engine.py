@@ -46,6 +46,8 @@ class Engine:
         )
         self._pace = Pace(settings.tokens_per_s)
         self._wake = asyncio.Event()
+        self.step_sleep_s = 0.0
+        """Added to every step, as SGLang's /slow_down does: what takes milliseconds can then be caught in flight."""
         if (settings.model_path / "model.safetensors").exists():
             self.load(UpdateWeightsBody(model_path=str(settings.model_path), weight_version="default"))
 
@@ -56,7 +58,7 @@ class Engine:
                 self._wake.clear()
                 await self._wake.wait()
             made = self.scheduler.step()
-            await asyncio.sleep(self._pace.charge(made, time.monotonic()))
+            await asyncio.sleep(self._pace.charge(made, time.monotonic()) + self.step_sleep_s)
 
     def wake(self) -> None:
         """Look at the scheduler again: something has changed."""
