@@ -33,7 +33,7 @@ _MAX_HEADER = 100_000_000
 _MAX_CODE = 4 * BLOCK_WORDS
 _AHEAD = 4
 """Blocks under way between those who patch and those who hash and write."""
-_THREADS = 2
+THREADS = 2
 """Blocks are coded side by side, as numpy lets go of the interpreter's lock."""
 
 
@@ -153,7 +153,7 @@ def _opening(before: bytes, after: bytes) -> Iterator[bytes]:
 
 def codes(old: Words, new: Words) -> Iterator[bytes]:
     """Yield each block's code, a few blocks ahead of the one who takes them."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         ahead: list[Future[bytes]] = []
         for pair in zip(_blocks(old), _blocks(new), strict=True):
             ahead.append(pool.submit(encode, *pair))
