@@ -6,6 +6,7 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 
 import asyncio
 import random
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -42,6 +43,7 @@ from hexcloud.domain.messages import (
     StepReport,
     StopRequest,
     Submission,
+    WeightsWays,
 )
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList
@@ -122,6 +124,7 @@ class Coordinator:
         self._metrics = RunMetrics(Path(spec.run_dir))
         self._metrics.checkpoint_version = start.version if start.epoch else -1
         self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
+        self._relay_key = secrets.token_hex(16)
         self._accuracy: dict[str, float] = {}
         self._is_finished = False
         # Of a run with a store: what of it another head would find there.
@@ -211,6 +214,15 @@ class Coordinator:
         self._heard(report.node_id)
         self._nodes.note_link(report)
 
+    def ways(self, node_id: NodeId, epoch: int, version: int) -> WeightsWays:
+        """Say how a node may get to a version. Raises UnknownNodeError."""
+        node = self._heard(node_id)
+        return WeightsWays(
+            deltas=self._weights.deltas_to(epoch, version),
+            relay=self._nodes.relay_for(node, self.spec.region),
+            relay_key=self._relay_key,
+        )
+
     def weights_path(self, epoch: int, version: int) -> Path | None:
         """Return the file of a version that is served, else None."""
         return self._weights.path(epoch, version)
@@ -218,6 +230,10 @@ class Coordinator:
     def intact_weights_path(self, epoch: int, version: int) -> Path | None:
         """Return the file of a version that is served and not damaged, else None. Blocks: it may read the file."""
         return self._weights.intact_path(epoch, version)
+
+    def intact_delta_path(self, epoch: int, base: int, result: int) -> Path | None:
+        """Return the file of a delta that is served and not damaged, else None. Blocks: it may read the file."""
+        return self._weights.intact_delta(epoch, base, result)
 
     # What the trainer says.
 
@@ -281,6 +297,8 @@ class Coordinator:
     def admit(self, message: Admit) -> None:
         """Let a node in; let revoked ones in no more, their leases are lost."""
         self.access.admit(message.node_id, message.token_sha256)
+        if message.revoke:  # whoever is not of the run any more has the key
+            self._relay_key = secrets.token_hex(16)
         for node_id in message.revoke:
             self.access.revoke(node_id)
             self._nodes.forget(node_id)

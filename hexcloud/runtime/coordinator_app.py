@@ -133,7 +133,24 @@ class Routes:
         path = await asyncio.to_thread(self._coordinator.intact_weights_path, epoch, version)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
-        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
+        return self._sent(path, caller)
+
+    async def deltas(self, request: Request) -> Response:
+        """GET /deltas/{epoch}/{base}/{version}: a delta's file; ranges are honoured."""
+        caller = self._caller(request)
+        names = (request.path_params[name] for name in ("epoch", "base", "version"))
+        path = await asyncio.to_thread(self._coordinator.intact_delta_path, *names)
+        if path is None:
+            raise RefusalError(HTTPStatus.NOT_FOUND, "this delta is not served")
+        return self._sent(path, caller)
+
+    async def ways(self, request: Request) -> Response:
+        """GET /ways/{epoch}/{version}: deltas and neighbours for the node that asks."""
+        caller = self._caller(request)
+        if caller.node_id is None:
+            raise RefusalError(HTTPStatus.FORBIDDEN, "only a node takes weights")
+        where = request.path_params["epoch"], request.path_params["version"]
+        return _answer(self._coordinator.ways(caller.node_id, *where))
 
     async def probe(self, request: Request) -> Response:
         """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""
@@ -198,6 +215,9 @@ class Routes:
         self._coordinator.stop(await _read(request, StopRequest))
         return Response(status_code=DONE)
 
+    def _sent(self, path: Path, caller: Caller) -> Response:
+        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
+
     def _caller(self, request: Request) -> Caller:
         caller = self._coordinator.access.caller(request.headers.get("authorization", ""))
         if caller is None:
@@ -231,6 +251,8 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     for path, endpoint in (
         ("/health", routes.health),
         ("/weights/{epoch:int}/{version:int}", routes.weights),
+        ("/deltas/{epoch:int}/{base:int}/{version:int}", routes.deltas),
+        ("/ways/{epoch:int}/{version:int}", routes.ways),
         ("/probe/{size:int}", routes.probe),
         ("/batch", routes.batch),
         ("/status", routes.status),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Notice, Register, Startup
+from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Notice, Register, RelayDoor, Startup
 from hexcloud.domain.plan import Role
 
 RATE_WINDOW_S = 10.0
@@ -25,6 +25,8 @@ class KnownNode:
     slots: int
     address: str
     heard_at_s: float
+    region: str = ""
+    relay: RelayDoor | None = None
     version: int = -1
     running: int = 0
     is_paused: bool = False
@@ -77,6 +79,7 @@ class NodeTable:
     def register(self, message: Register, now_s: float) -> KnownNode:
         """Know a node, or know it better. May be repeated."""
         node = KnownNode(message.node_id, message.role, message.slots, message.address, now_s, startup=message.startup)
+        node.region, node.relay = message.region, message.relay
         known = self._nodes.get(node.id)
         if known is not None:
             node.version, node.running, node.generated = known.version, known.running, known.generated
@@ -108,6 +111,21 @@ class NodeTable:
         for node in silent:
             node.is_silent = True
         return tuple(node.id for node in silent)
+
+    def relay_for(self, node: KnownNode, head_region: str) -> RelayDoor | None:
+        """Return the neighbour from which a node takes weights: of those in a region away from the head, the first.
+
+        None for that one itself, and where nobody can be spared a copy over the region's link.
+        """
+        if not node.region or node.region == head_region:
+            return None
+        for peer in self:  # in the order in which they came: the first one's disk has most
+            if peer.region == node.region and peer.role is Role.ROLLOUT and not (peer.is_silent or peer.is_draining):
+                if peer.id == node.id:
+                    return None
+                if peer.relay is not None:
+                    return peer.relay
+        return None
 
     def note_link(self, report: LinkReport) -> None:
         """Keep a measurement."""

@@ -38,9 +38,9 @@ THREADS = 2
 
 
 def make_delta(
-    base: tuple[Path, WeightsManifest], result: tuple[Path, WeightsManifest], target: Path
+    base: tuple[Path, WeightsManifest], result: tuple[Path, WeightsManifest], target: Path, most_of_whole: float = 1.0
 ) -> WeightsDelta | None:
-    """Write the delta between two versions' files; None, and no file, when sending the whole version is no more bytes.
+    """Write the delta between two versions' files; None, and no file, when it is no less than this part of the whole.
 
     Raises EngineError when a file is not a safetensors file.
     """
@@ -52,7 +52,7 @@ def make_delta(
         for piece in chain(_opening(before, after), (_framed(code) for code in codes(old, new))):
             digests.add(piece)
             file.write(piece)
-            if digests.size >= result[1].size:
+            if digests.size >= most_of_whole * result[1].size:
                 return None
         _finish(file, target)
     sha256, chunks = digests.finish()
