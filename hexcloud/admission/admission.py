@@ -221,7 +221,7 @@ class Admission:
             self._end(lease, LeaseEnd.LOST, is_told=True)
         self.dropped_samples += sum(len(group.samples) for group in self._groups.trained())
         for group in tuple(self._groups.live.values()):
-            if any(max(sample.versions) > version for sample in group.samples.values()):
+            if any(sample.newest_version > version for sample in group.samples.values()):
                 self._drop(group)
             group.parked = {i: parked for i, parked in group.parked.items() if max(parked.versions) <= version}
         for place, group in enumerate(self._groups.live.values()):
@@ -285,7 +285,7 @@ class Admission:
         """Whether a sample is what its lease asked for, made by weights that exist."""
         wanted = (lease.group, lease.index, lease.epoch, lease.prompt_ids)
         return (sample.group, sample.index, sample.epoch, sample.prompt_ids) == wanted and (
-            min(sample.versions) >= 0 and max(sample.versions) <= self.version
+            sample.oldest_version >= 0 and sample.newest_version <= self.version
         )
 
     def _close(self, group: OpenGroup) -> None:

@@ -33,6 +33,11 @@ class Sample(Frozen):
         """The version of the oldest token: what the staleness bound is about."""
         return min(self.versions)
 
+    @property
+    def newest_version(self) -> int:
+        """The version of the newest token."""
+        return max(self.versions)
+
 
 class Group(Frozen):
     """All samples of one prompt: the unit of admission, consumption and drop."""

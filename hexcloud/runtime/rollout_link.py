@@ -30,6 +30,7 @@ from hexcloud.domain.messages import (
     WeightsManifest,
     WeightsWays,
 )
+from hexcloud.domain.raw import RAW, pack_submission
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 from hexcloud.runtime.probe import PINGS, LinkMeasure
 
@@ -104,7 +105,7 @@ class CoordinatorLink:
 
     async def submit(self, message: Submission) -> None:
         """Deliver finished samples."""
-        await self._call("POST", "/samples", message)
+        await self._call("POST", "/samples", pack_submission(message))
 
     async def commit(self, message: PartialCommit) -> None:
         """Renew leases and park tokens, or give leases back."""
@@ -172,13 +173,14 @@ class CoordinatorLink:
         except ValueError as error:
             raise self._lost(error) from error
 
-    async def _call(self, method: str, path: str, message: Frozen | None = None) -> httpx.Response:
+    async def _call(self, method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
+        content = message.model_dump_json() if isinstance(message, Frozen) else message
         try:
             response = await self._client.request(
                 method,
                 await self.url() + path,
-                content=None if message is None else message.model_dump_json(),
-                headers={"Content-Type": "application/json"},
+                content=content,
+                headers={"Content-Type": RAW if isinstance(message, bytes) else "application/json"},
                 extensions=BY_NAME,
             )
         except httpx.HTTPError as error:

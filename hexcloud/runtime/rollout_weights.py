@@ -67,8 +67,9 @@ class WeightFolder:
         Raises EngineError at the first wrong chunk, and whatever the source raises.
         """
         path = self.delta_path(delta)
-        part = await asyncio.to_thread(PartFile, path, ChunkList(delta.size, delta.chunk_bytes, delta.chunks))
+        part = PartFile(path, ChunkList(delta.size, delta.chunk_bytes, delta.chunks))
         try:
+            await asyncio.to_thread(part.resume)
             if not part.is_whole:
                 await self._stream(delta, part.size, source, part.append)
             if not part.is_whole:
@@ -114,8 +115,9 @@ class WeightFolder:
         directory = self.directory(manifest)
         if await asyncio.to_thread((directory / WEIGHTS_FILE).exists):
             return directory
-        part = await asyncio.to_thread(_Part, directory.with_suffix(".part"))
+        part = _Part(directory.with_suffix(".part"))
         try:
+            await asyncio.to_thread(part.resume)
             if part.size < manifest.size:
                 await self._stream(manifest, part.size, source, part.append)
         finally:
@@ -145,6 +147,9 @@ class _Part:
         self._digest = hashlib.sha256()
         self.size = 0
         self._file = path.open("a+b")
+
+    def resume(self) -> None:
+        """Count what an earlier try left. Blocks: it reads it."""
         self._file.seek(0)
         while piece := self._file.read(1024 * 1024):
             self._count(piece)
