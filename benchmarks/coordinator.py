@@ -110,7 +110,8 @@ def head(settings: Settings, run_dir: Path, pipe: Connection) -> None:
             pipe.send((told[0].url, f"http://127.0.0.1:{port}"))
             await asyncio.to_thread(pipe.recv)
             groups = coordinator._admission._groups
-            held = sum(len(group.samples) for group in (*groups.live.values(), *groups.training))
+            held = sum(len(group.samples) for group in groups.live.values())
+            held += sum(len(group.samples) for group in groups.training)
             pipe.send((held, coordinator._admission.dropped_samples))
             plain.should_exit = True
             await echoing

@@ -261,6 +261,8 @@ class NodeView(Frozen):
     is_paused: bool = False
     startup: Startup = Startup()
     notice: Notice | None = None
+    trouble: str = ""
+    """Why this worker gets no work any more although it speaks; whoever rents it should replace it."""
 
 
 class RunPhase(StrEnum):

@@ -180,7 +180,7 @@ def _heads(samples: Iterable[Sample]) -> tuple[_SampleHead, ...]:
             epoch=sample.epoch,
             prompt_ids=sample.prompt_ids,
             reward=sample.reward,
-            length=sample.length if isinstance(sample, SealedSample) else len(sample.tokens),
+            length=sample.length,
         )
         for sample in samples
     )

@@ -177,9 +177,11 @@ class Coordinator:
         latest = self._weights.latest
         if latest is None:
             return LeaseGrant(retry_s=FULL_RETRY_S)
-        if node.is_draining or self.is_over:
+        if node.is_draining or node.trouble or self.is_over:
             return LeaseGrant(retry_s=IDLE_RETRY_S)
-        ask = Ask(node.id, message.epoch, message.version, message.want)
+        law = self._admission.terms.law
+        free = node.most(law.most_outstanding, law.group_size) - self._admission.leases.count(node.id)
+        ask = Ask(node.id, message.epoch, message.version, max(0, min(message.want, free)), node.is_fast)
         granted = self._admission.grant(ask, self._clock(), self._draw)
         self._note_work()
         if granted.must_load:
@@ -188,10 +190,13 @@ class Coordinator:
 
     def submit(self, message: Submission) -> None:
         """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
-        self._heard(message.node_id)
+        node = self._heard(message.node_id)
         receipts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
         if receipts[Receipt.REFUSED]:
             log.warning("samples_refused", node=message.node_id, samples=receipts[Receipt.REFUSED])
+            self._strike(node, "its samples contradict their leases")
+        elif receipts[Receipt.ACCEPTED]:
+            node.strikes = 0
         self._note_work()
         if self._admission.has_batch:
             self._news.set()
@@ -324,9 +329,11 @@ class Coordinator:
         for node_id in self._nodes.silence(now_s, SILENT_BEATS * self.spec.heartbeat_s):
             self._admission.leave(node_id)
             log.warning("node_silent", node=node_id)
-        overdue = self._admission.expire(now_s)
-        if overdue:
-            log.warning("leases_overdue", leases=overdue)
+        for worker, leases in self._admission.expire(now_s).items():
+            log.warning("leases_overdue", node=worker, leases=leases)
+            if (node := self._nodes.get(NodeId(worker))) is not None:
+                self._strike(node, f"nothing came of its leases within {self._admission.terms.lease_s:.0f} s")
+        self._nodes.weigh()
         if now_s >= self.run_until_s and not self.has_lapsed:
             self.has_lapsed = True
             self.stop(StopRequest(reason="the spend lease lapsed"))
@@ -379,6 +386,13 @@ class Coordinator:
             node.is_silent = False
             self._join(node)
         return node
+
+    def _strike(self, node: KnownNode, reason: str) -> None:
+        """Note a failure of a worker; a broken one loses what it holds and gets nothing more, and the view names it."""
+        if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):
+            log.error("worker_broken", node=node.id, reason=node.trouble)
+            self._admission.leave(node.id)
+            self._join(node)
 
     def _hear_notice(self, node: KnownNode, notice: Notice) -> None:
         """A machine of the gang that goes takes the gang with it: what is trained is put away in time."""
