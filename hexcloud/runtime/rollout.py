@@ -64,11 +64,11 @@ class Equipment:
     cap: LinkCap
     address: str
     """`host:port` where this node answers probes."""
+    startup: Callable[[], Startup] = Startup
+    """How long the machine took until now, by parts."""
     relay: WeightRelay | None = None
     """Passes weights on to neighbours, at `door`."""
     door: RelayDoor | None = None
-    startup: Callable[[], Startup] = Startup
-    """How long the machine took until now, by parts."""
 
 
 class RolloutAgent:

@@ -35,8 +35,11 @@ class TrainerLink:
 
     def batch(self) -> Batch:
         """Wait a little for the next batch; it may come back empty: ask again. The same one until a publish."""
+        answer = self._call("GET", "/batch")
         try:
-            return parse_batch(self._call("GET", "/batch").content)
+            if answer.headers.get("content-type") == RAW:
+                return parse_batch(answer.content)
+            return Batch.model_validate_json(answer.content)
         except ValueError as error:
             raise EngineError(f"the coordinator's batch cannot be read: {error}") from error
 
