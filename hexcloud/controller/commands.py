@@ -63,9 +63,16 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
+        region=_region(slot, seen),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
     return spec if ports.authority is None else _beyond_this_machine(spec, slot, run, ports)
+
+
+def _region(slot: Slot, seen: Seen) -> str:
+    """Return where a slot's machine is; empty where the market lists its offer no more."""
+    offer = seen.market.offer(slot.offer_id)
+    return f"{offer.cloud}/{offer.region}" if offer else ""
 
 
 def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Ports) -> NodeSpec:

@@ -64,6 +64,8 @@ class NodeSpec(Frozen):
     """The run's certificate authority (public). Whoever is dialled beyond this machine must prove itself by it."""
     coordinator_port: int = 0
     """Where the head listens; 0: any free port."""
+    region: str = ""
+    """`cloud/region` of the machine: nodes of one region pass weights on to each other. Empty: not known."""
     notice: str = ""
     """Whose metadata tell of an interruption: `aws`, `gcp`, or empty for nobody's."""
     private_env: tuple[str, ...] = ()

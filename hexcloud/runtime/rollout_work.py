@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from hexcloud.domain.generation import Generation, GenerationRequest
+from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import Partial
 from hexcloud.domain.sample import Sample
@@ -16,12 +16,16 @@ def request_id(lease: Lease) -> str:
     return f"{lease.id}.{lease.attempt}"
 
 
+COMMIT_TOKENS = 1024
+"""A longer response is generated in parts, and what there is of it is committed after each: no loss costs more."""
+
+
 def request(lease: Lease) -> GenerationRequest:
-    """Return what to ask the engine for; tokens committed by a worker before us are continued."""
+    """Return what to ask the engine for, up to the next commit; tokens committed before are continued."""
     return GenerationRequest(
         rid=request_id(lease),
         input_ids=lease.prompt_ids + lease.prefix,
-        max_new_tokens=max(1, lease.max_new_tokens - len(lease.prefix)),
+        max_new_tokens=max(1, min(COMMIT_TOKENS, lease.max_new_tokens - len(lease.prefix))),
         temperature=lease.temperature,
         stop_token_ids=(EOS_ID,),
     )
@@ -41,6 +45,23 @@ def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
         logprobs=lease.prefix_logprobs + generation.logprobs,
         versions=lease.prefix_versions + generation.versions,
         reward=reward(task, tokens, lease.answer),
+    )
+
+
+def is_unfinished(lease: Lease, generation: Generation) -> bool:
+    """Did a generation end only because it was asked for a part?"""
+    made = len(lease.prefix) + len(generation.tokens)
+    return generation.finish is FinishKind.LENGTH and made < lease.max_new_tokens
+
+
+def grown(lease: Lease, generation: Generation) -> Lease:
+    """Return a lease with the tokens that were made of it."""
+    return lease.model_copy(
+        update={
+            "prefix": lease.prefix + generation.tokens,
+            "prefix_logprobs": lease.prefix_logprobs + generation.logprobs,
+            "prefix_versions": lease.prefix_versions + generation.versions,
+        }
     )
 
 

@@ -138,13 +138,15 @@ class Trainer:
     def _report(self, numbers: StepNumbers) -> StepReport:
         """Write the current version to disk and describe it."""
         counters = self._counters
-        file = self._published = self._shelf.put(self._model, counters.version)
+        published = self._shelf.put(self._model, counters.version)
+        file = self._published = published.file
         return StepReport(
             epoch=counters.epoch,
             version=counters.version,
             path=str(file.path),
             sha256=file.sha256,
             size=file.size,
+            delta=published.delta,
             reward=numbers.reward,
             loss=numbers.loss,
             grad_norm=numbers.grad_norm,

@@ -213,7 +213,7 @@ def bring_results(run: RunRecord) -> None:
     objects = objects_of(run.spec, run.id)
     if objects is None:
         return
-    copy = RunCopy(objects, Path(run.run_dir), secrets_of(run).run_secret)
+    copy = RunCopy(objects, Path(run.run_dir), secrets_of(run).controller_token)
     copy.bring_metrics()
     copy.bring_output(Path(run.output))
 
