@@ -8,9 +8,7 @@ be at least 4, decoupled at least 0.1 above the loss that takes stale samples as
 region around the policy that sampled) is printed beside them, whatever it shows. A PNG of the curves is written.
 """
 
-import argparse
 import copy
-import json
 import random
 import statistics
 import sys
@@ -20,7 +18,6 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import structlog
 import torch
 from transformers import Qwen2ForCausalLM
@@ -181,7 +178,15 @@ def run(size: Size) -> dict[Arm, list[Curve]]:
         warm_start(warm, TASK, seed, WarmupSettings())
         for arm in ARMS:
             curves[arm].append(train(warm, arm, seed, size))
-            print(seed, arm.name, [round(x, 3) for x in curves[arm][-1].accuracy], round(curves[arm][-1].staleness,2), round(curves[arm][-1].train_s,1), round(time.process_time()), flush=True)
+            print(
+                seed,
+                arm.name,
+                [round(x, 3) for x in curves[arm][-1].accuracy],
+                round(curves[arm][-1].staleness, 2),
+                round(curves[arm][-1].train_s, 1),
+                round(time.process_time()),
+                flush=True,
+            )
     return curves
 
 

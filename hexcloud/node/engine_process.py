@@ -12,7 +12,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.node.identity import child_environment
 from hexcloud.node.tether import tethered
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
 
 START_S = 90.0
 """Importing torch takes 2 s alone and some ten on a machine where everything starts at once."""
@@ -90,7 +90,7 @@ class EngineProcess:
         command += ["--parent-pid", str(os.getpid())]
         if spec.emulation is not None:
             command += ["--max-samples-per-s", str(spec.emulation.samples_per_s)]
-            command += ["--mean-tokens-per-sample", str(TASKS[spec.task].mean_response_tokens)]
+            command += ["--mean-tokens-per-sample", str(open_task(spec.task, spec.weights).mean_response_tokens)]
         return command
 
     def _await_port(self, child: "subprocess.Popen[bytes]") -> int:

@@ -7,8 +7,6 @@ from hexcloud.domain.generation import Generation, GenerationRequest
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import Partial
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.rewards import reward
-from hexcloud.runtime.tasks import EOS_ID, Task
 
 
 def request_id(lease: Lease) -> str:
@@ -16,19 +14,19 @@ def request_id(lease: Lease) -> str:
     return f"{lease.id}.{lease.attempt}"
 
 
-def request(lease: Lease) -> GenerationRequest:
+def request(lease: Lease, eos_ids: tuple[int, ...]) -> GenerationRequest:
     """Return what to ask the engine for; tokens committed by a worker before us are continued."""
     return GenerationRequest(
         rid=request_id(lease),
         input_ids=lease.prompt_ids + lease.prefix,
         max_new_tokens=max(1, lease.max_new_tokens - len(lease.prefix)),
         temperature=lease.temperature,
-        stop_token_ids=(EOS_ID,),
+        stop_token_ids=eos_ids,
     )
 
 
-def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
-    """Return the finished and scored sample. Raises ValueError when the generation has no tokens."""
+def sample(lease: Lease, generation: Generation, reward: float) -> Sample:
+    """Return the finished sample. Raises ValueError when the generation has no tokens."""
     tokens = lease.prefix + generation.tokens
     return Sample(
         lease=lease.id,
@@ -40,7 +38,7 @@ def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
         tokens=tokens,
         logprobs=lease.prefix_logprobs + generation.logprobs,
         versions=lease.prefix_versions + generation.versions,
-        reward=reward(task, tokens, lease.answer),
+        reward=reward,
     )
 
 

@@ -5,7 +5,6 @@ said that it ended elsewhere.
 """
 
 import asyncio
-from itertools import zip_longest
 
 import structlog
 
@@ -15,13 +14,14 @@ from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Notice, Partial, PartialCommit
 from hexcloud.domain.sample import Sample
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.rewards import Scorer
 from hexcloud.runtime.rollout_bench import Bench, key
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink
 from hexcloud.runtime.rollout_outbox import Outbox
 from hexcloud.runtime.rollout_work import chunks, is_usable, partial, request, request_id, sample
-from hexcloud.runtime.tasks import TASKS
 
 RETRY_S = 0.5
 RENEW_S = 15.0
@@ -38,7 +38,8 @@ class LeaseWorker:
         self._link = link
         self._keeper = keeper
         self._follower = follower
-        self._task = TASKS[spec.task]
+        self._task = open_task(spec.task, spec.weights)
+        self._scorer = Scorer(self._task, spec.task)
         # Whole groups keep the calls few: one for leases, one to the engine and about one to deliver, per group.
         self._batch = min(spec.group_size, spec.slots)
         self._bench = Bench(spec.slots)
@@ -51,6 +52,10 @@ class LeaseWorker:
         self.is_leaving = False
         self.notice: Notice | None = None
         """The cloud's word about this machine."""
+
+    def close(self) -> None:
+        """End the verifiers."""
+        self._scorer.close()
 
     def wake(self, is_registered: bool) -> None:
         """Look again whether to ask for work."""
@@ -135,11 +140,11 @@ class LeaseWorker:
     async def _generate(self, leases: tuple[Lease, ...]) -> None:
         generations: tuple[Generation, ...] = ()
         try:
-            generations = await self._keeper.generate(tuple(request(lease) for lease in leases))
+            generations = await self._keeper.generate(tuple(request(lease, self._task.eos_ids) for lease in leases))
         except EngineError as error:
             log.warning("generation_failed", samples=len(leases), reason=str(error))
             self._failed.set()
-        self._hand_over(leases, generations)
+        self._hand_over(leases, generations, await self._score(leases, generations))
         self._bench.end(leases, sum(len(generation.tokens) for generation in generations))
         self._changed.set()
 
@@ -153,11 +158,18 @@ class LeaseWorker:
             await self._keeper.heal()
             self._changed.set()
 
-    def _hand_over(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> None:
+    async def _score(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> list[float]:
+        """Return a reward for each generation. On a thread: a verifier may take its time, and heartbeats may not."""
+        pairs = [(lease.prefix + one.tokens, lease.answer) for lease, one in zip(leases, generations, strict=False)]
+        return await asyncio.to_thread(self._scorer.score, pairs)
+
+    def _hand_over(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...], rewards: list[float]) -> None:
         """Put every lease's result into the outbox, but those that ended elsewhere."""
         samples: list[Sample] = []
         partials: list[Partial] = []
-        for lease, generation in zip_longest(leases, generations):
+        outcomes = zip(generations, rewards, strict=True)
+        for lease in leases:
+            generation, reward = next(outcomes, (None, 0.0))
             if self._bench.take_ended_elsewhere(lease):
                 continue
             if generation is not None and not is_usable(generation):
@@ -166,7 +178,7 @@ class LeaseWorker:
             if generation is None or generation.finish is FinishKind.ABORT:
                 partials.append(partial(lease, generation))
             else:
-                samples.append(sample(lease, generation, self._task))
+                samples.append(sample(lease, generation, reward))
         self._outbox.add(samples, partials)
 
     async def _renew(self) -> None:

@@ -136,7 +136,8 @@ def test_huge_output_goes_nowhere_and_huge_words_are_cut(judge: Judge) -> None:
 
 
 def test_an_answer_that_never_ends_is_cut(judge: Judge) -> None:
-    flood = "import os\nfor fd in range(3, 9):\n    try:\n        while True: os.write(fd, b'x' * 65536)\n    except OSError: pass"
+    write = "    try:\n        while True: os.write(fd, b'x' * 65536)\n    except OSError: pass"
+    flood = f"import os\nfor fd in range(3, 9):\n{write}"
     assert judge(flood) == Verdict(0.0, "an answer of over 65536 bytes")
 
 

@@ -7,7 +7,7 @@ from transformers import Qwen2ForCausalLM
 from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_weights import Shelf, deliver
+from hexcloud.runtime.trainer_weights import Shelf, deliver, vocabulary_files
 from hexcloud.runtime.weights import read_weights
 
 
@@ -32,7 +32,7 @@ def test_the_result_is_laid_beside_what_the_folder_holds_and_replaces_an_older_r
     (output / "notes.txt").write_text("mine")
     for seed in (0, 1):
         model = build_model(SORT_DIGITS, seed)
-        deliver(output, model, SORT_DIGITS)
+        deliver(output, model, vocabulary_files(SORT_DIGITS, None))
         loaded = Qwen2ForCausalLM.from_pretrained(output)
         assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
     assert sorted(path.name for path in output.iterdir()) == [
