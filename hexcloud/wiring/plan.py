@@ -46,6 +46,7 @@ def workload_of(spec: RunSpec) -> Workload:
     """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
     from hexcloud.adapters.files import find_model
 
+    require_task(spec.task)
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(

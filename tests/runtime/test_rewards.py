@@ -98,11 +98,7 @@ def test_reasoning_gym_and_math_verify_score_in_their_rooms(word_folder: Path) -
     assert not scorer.faults
     scorer.close()
     math = Scorer(SORT_DIGITS, TaskSpec(reward="math"))
-    assert math.score([(ids("12"), "12"), (ids("3+9"), "12"), (ids("13"), "12"), (ids("1"), "")]) == [
-        1.0,
-        1.0,
-        0.0,
-        0.0,
-    ]
+    responses = [(ids("12"), "12"), (ids("3+9"), "12"), (ids("13"), "12"), (ids("1"), "")]
+    assert math.score(responses) == [1.0, 1.0, 0.0, 0.0]
     assert math.faults == {"ValueError": 1}
     math.close()
