@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test test-slow test-cloud check lint bench bench-smoke docs lock clean
+.PHONY: help setup up test test-slow test-cloud sglang test-sglang check lint bench bench-smoke docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,20 @@ test: setup ## Pass all tests of the default tier
 
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow
+
+.venv-sglang/.done: $(wildcard deploy/sglang-cpu/*.t* deploy/sglang-cpu/*/*.py)
+	@$(PYTHON) -c 'import platform, sys; machine = (sys.platform, platform.machine()); sys.exit(0 if machine == ("linux", "x86_64") else f"SGLang has no wheel for {machine}")'
+	$(PYTHON) -m venv .venv-sglang
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check -r deploy/sglang-cpu/requirements.txt
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check --no-deps -r deploy/sglang-cpu/requirements-no-deps.txt
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check --no-deps --force-reinstall deploy/sglang-cpu
+	touch $@
+
+sglang: .venv-sglang/.done ## Build SGLang's own environment for a CPU (2 GB; Linux, x86_64)
+
+test-sglang: setup ## The sglang tier: the real server on this CPU; skipped, with the reason, where it cannot be built
+	-$(MAKE) sglang
+	$(BIN)/pytest -m sglang
 
 test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; about 20 minutes)
 	$(BIN)/pytest -m cloud

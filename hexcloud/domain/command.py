@@ -2,6 +2,7 @@
 
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.task import TaskSpec
 
@@ -46,7 +47,13 @@ class NodeSpec(Frozen):
     """Hugging Face folder of the model that is trained; None: the task's own tiny policy, untrained."""
     seed: int
     slots: int
-    """Samples that run at once (rollout)."""
+    """Samples that run at once (rollout), over all replicas."""
+    engine: EngineKind = EngineKind.EMBEDDED
+    """What generates (rollout)."""
+    tp: int = 1
+    """GPUs of one replica of the engine (rollout)."""
+    replicas: int = 1
+    """Engines of the machine (rollout); a process that stands in for a machine runs one."""
     samples_per_step: int
     group_size: int
     eta: int
