@@ -190,7 +190,7 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
     from hexcloud.controller.reconcile import Controller
 
     line, keys = coordinator(run), secrets_of(run)
-    emulation = EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=LOCAL_WEIGHT_BYTES)
+    emulation = EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=_local_weight_bytes(run.spec))
     ports = Ports(
         clock=RunClock.of(run),
         market=market_source(run),
@@ -205,6 +205,13 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
         python="python" if run.spec.is_real else sys.executable,
     )
     return Controller(run, ports)
+
+
+def _local_weight_bytes(spec: RunSpec) -> float:
+    """Return the size of the weights that really travel on this machine."""
+    if spec.weights is None:
+        return LOCAL_WEIGHT_BYTES
+    return float(sum(path.stat().st_size for path in Path(spec.weights).glob("*.safetensors")))
 
 
 def bring_results(run: RunRecord) -> None:
