@@ -61,9 +61,9 @@ bench-smoke: setup ## Run every benchmark on small inputs
 docs: setup ## Write docs/cli.md from the program itself
 	$(BIN)/python docs/generate_cli.py
 
-lock: ## Write requirements.lock anew from pyproject.toml (base, cloud and dev)
+lock: ## Write requirements.lock anew from pyproject.toml (base, cloud, tasks and dev)
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
-	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev \
+	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev --extra tasks \
 		pyproject.toml - | grep -viE '^(nvidia|triton|cuda)' | sort -f > requirements.lock
 	rm -rf .venv-lock
 

@@ -49,6 +49,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         slot=slot.name,
         role=slot.role,
         task=run.spec.task,
+        weights=run.spec.weights,
         seed=run.spec.seed,
         slots=slot.rollout.slots if slot.rollout else 0,
         engine=run.spec.engine,

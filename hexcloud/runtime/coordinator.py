@@ -5,7 +5,6 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 """
 
 import asyncio
-import random
 import secrets
 import time
 from collections import Counter
@@ -76,8 +75,8 @@ class PromptSource(Protocol):
         """Most tokens of a response."""
         ...
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        """Draw prompt ids and the answer that the verifier wants."""
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
         ...
 
 
@@ -87,6 +86,8 @@ class Start:
 
     epoch: int = 0
     version: int = 0
+    cursor: int = 0
+    """Prompts drawn before: what was seen before a recovery is not seen again."""
 
 
 class Coordinator:
@@ -114,8 +115,7 @@ class Coordinator:
         """Weights sent to each node so far."""
         self._task = task
         self._clock = clock
-        # Another epoch draws other prompts: what was seen before a recovery is not seen again.
-        self._rng = random.Random(f"{spec.seed}/{start.epoch}")
+        self._cursor = start.cursor
         terms = Terms(law=law, max_new_tokens=task.max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
         self._admission = Admission(terms, start.epoch, start.version)
         self._nodes = NodeTable()
@@ -264,6 +264,7 @@ class Coordinator:
         return Batch(
             version=self._admission.version,
             groups=groups,
+            cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
             rewrite=self._weights.is_latest_damaged,
         )
@@ -418,7 +419,9 @@ class Coordinator:
         )
 
     def _draw(self) -> Prompt:
-        return Prompt(*self._task.prompt(self._rng))
+        prompt = Prompt(*self._task.prompt(self.spec.seed, self._cursor))
+        self._cursor += 1
+        return prompt
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)

@@ -1,4 +1,4 @@
-"""The main job on the real engine: two SGLang servers on this machine's CPU, weights taken while requests are in flight."""
+"""The main job on the real engine: two SGLang servers on this CPU, weights taken while requests are in flight."""
 
 import json
 import os
