@@ -68,7 +68,8 @@ class LongPrompts:
 
     max_new_tokens = TOKENS
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        rng = random.Random(f"{seed}/{index}")
         return tuple(rng.randrange(50_000) for _ in range(PROMPT)), "an answer"
 
 

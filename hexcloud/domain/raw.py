@@ -54,11 +54,9 @@ class _GroupHead(Frozen):
 
 
 class _BatchHead(Frozen):
-    version: int
+    rest: Batch
+    """All but the groups."""
     groups: tuple[_GroupHead, ...]
-    done: bool
-    checkpoint: bool
-    rewrite: bool
 
 
 class SealedSample(Sample):
@@ -136,13 +134,8 @@ def parse_submission(body: bytes) -> Submission:
 
 def pack_batch(message: Batch) -> bytes:
     """Return a batch as bytes."""
-    head = _BatchHead(
-        version=message.version,
-        groups=tuple(_GroupHead(id=group.id, samples=_heads(group.samples)) for group in message.groups),
-        done=message.done,
-        checkpoint=message.checkpoint,
-        rewrite=message.rewrite,
-    )
+    groups = tuple(_GroupHead(id=group.id, samples=_heads(group.samples)) for group in message.groups)
+    head = _BatchHead(rest=message.model_copy(update={"groups": ()}), groups=groups)
     return b"".join(_framed(head, (sample for group in message.groups for sample in group.samples)))
 
 
@@ -154,9 +147,7 @@ def parse_batch(body: bytes) -> Batch:
         for group in head.groups
     )
     _end(numbers)
-    return Batch.model_construct(
-        version=head.version, groups=groups, done=head.done, checkpoint=head.checkpoint, rewrite=head.rewrite
-    )
+    return head.rest.model_copy(update={"groups": groups})
 
 
 def opened(message: Batch) -> Batch:
