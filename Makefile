@@ -41,8 +41,8 @@ test-sglang: setup ## The sglang tier: the real server on this CPU; skipped, wit
 	-$(MAKE) sglang
 	$(BIN)/pytest -m sglang
 
-test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; about 20 minutes)
-	$(BIN)/pytest -m cloud
+test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; 10 to 15 minutes)
+	$(BIN)/pytest -m cloud -v -s --durations=0 --durations-min=1 tests/e2e/cloud
 
 lint: setup ## Format, ruff, mypy strict, import contracts
 	$(BIN)/ruff format --check .
@@ -61,9 +61,9 @@ bench-smoke: setup ## Run every benchmark on small inputs
 docs: setup ## Write docs/cli.md from the program itself
 	$(BIN)/python docs/generate_cli.py
 
-lock: ## Write requirements.lock anew from pyproject.toml (base, cloud and dev)
+lock: ## Write requirements.lock anew from pyproject.toml (base, cloud, tasks and dev)
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
-	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev \
+	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev --extra tasks \
 		pyproject.toml - | grep -viE '^(nvidia|triton|cuda)' | sort -f > requirements.lock
 	rm -rf .venv-lock
 

@@ -49,6 +49,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         slot=slot.name,
         role=slot.role,
         task=run.spec.task,
+        weights=run.spec.weights,
         seed=run.spec.seed,
         slots=slot.rollout.slots if slot.rollout else 0,
         engine=run.spec.engine,
@@ -63,9 +64,16 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
+        region=_region(slot, seen),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
     return spec if ports.authority is None else _beyond_this_machine(spec, slot, run, ports)
+
+
+def _region(slot: Slot, seen: Seen) -> str:
+    """Return where a slot's machine is; empty where the market lists its offer no more."""
+    offer = seen.market.offer(slot.offer_id)
+    return f"{offer.cloud}/{offer.region}" if offer else ""
 
 
 def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Ports) -> NodeSpec:

@@ -4,6 +4,7 @@ from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.task import TaskSpec
 
 NODE_FILE = "node.json"
 """Name of the NodeSpec's file in a node's directory."""
@@ -41,7 +42,9 @@ class NodeSpec(Frozen):
     node_id: NodeId
     slot: SlotName
     role: Role
-    task: str
+    task: TaskSpec
+    weights: str | None = None
+    """Hugging Face folder of the model that is trained; None: the task's own tiny policy, untrained."""
     seed: int
     slots: int
     """Samples that run at once (rollout), over all replicas."""
@@ -64,6 +67,8 @@ class NodeSpec(Frozen):
     """The run's certificate authority (public). Whoever is dialled beyond this machine must prove itself by it."""
     coordinator_port: int = 0
     """Where the head listens; 0: any free port."""
+    region: str = ""
+    """`cloud/region` of the machine: nodes of one region pass weights on to each other. Empty: not known."""
     notice: str = ""
     """Whose metadata tell of an interruption: `aws`, `gcp`, or empty for nobody's."""
     private_env: tuple[str, ...] = ()

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hexcloud.domain.delta import WeightsDelta
+from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import Lease, LeaseId
@@ -25,16 +27,6 @@ class Pointer(Frozen):
     url: str
     epoch: int
     signature: str
-
-
-class WeightsManifest(Frozen):
-    """One published version of the weights. Identity is (epoch, version, sha256)."""
-
-    epoch: int
-    version: int
-    sha256: str
-    size: int
-    """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
 
 
 INTERRUPTION = "interruption notice"
@@ -63,6 +55,16 @@ class Startup(Frozen):
     """From the start of the node program to its first try to register."""
 
 
+class RelayDoor(Frozen):
+    """Where a rollout node passes weights on to its neighbours."""
+
+    address: str
+    """`host:port`."""
+    certificate: str = ""
+    """What it proves itself by (PEM, its own signature): whoever dials it takes this one and no other. Empty: it is
+    reached on this machine only."""
+
+
 class Register(Frozen):
     """POST /register: a node says it is there. Idempotent."""
 
@@ -72,6 +74,9 @@ class Register(Frozen):
     address: str
     """`host:port` where the node answers probes."""
     startup: Startup = Startup()
+    region: str = ""
+    """`cloud/region` of its machine; empty: not known."""
+    relay: RelayDoor | None = None
 
 
 class Heartbeat(Frozen):
@@ -108,6 +113,18 @@ class Orders(Frozen):
     """Leases that ended elsewhere."""
     probe: tuple[str, ...] = ()
     """Addresses (`host:port`) to measure and report with POST /links."""
+
+
+class WeightsWays(Frozen):
+    """GET /ways/{epoch}/{version}: how the node that asks may get to a version; it takes the cheapest."""
+
+    deltas: tuple[WeightsDelta, ...] = ()
+    """All that are served and may be a step to the version, each at `GET /deltas/{epoch}/{base}/{result}`. The whole
+    file is served beside them."""
+    relay: RelayDoor | None = None
+    """The neighbour whose copy crosses the region's link for all; without one, or when it fails: the coordinator."""
+    relay_key: str = ""
+    """The secret of the run's relays, by which they know each other's nodes. Another one after a node was revoked."""
 
 
 class LeaseRequest(Frozen):
@@ -169,12 +186,22 @@ class Batch(Frozen):
     version: int
     """Current version v; training on it makes v + 1."""
     groups: tuple[Group, ...] = ()
+    cursor: int = 0
+    """Prompts drawn when the groups were taken: where a checkpoint that holds them goes on."""
     done: bool = False
     """All steps are trained: finish."""
     checkpoint: bool = False
     """Write a checkpoint before the next step (budget, drain)."""
     rewrite: bool = False
     """The file of the current version is damaged: write it anew, to the bit."""
+
+
+class DeltaReport(Frozen):
+    """A delta on disk that leads to a published version."""
+
+    path: str
+    """On the trainer's node."""
+    delta: WeightsDelta
 
 
 class StepReport(Frozen):
@@ -186,6 +213,8 @@ class StepReport(Frozen):
     """The safetensors file, on the trainer's node."""
     sha256: str
     size: int
+    delta: DeltaReport | None = None
+    """From the version before, where that is fewer bytes."""
     reward: float = 0.0
     """Mean reward of the samples consumed."""
     loss: float = 0.0
@@ -234,6 +263,8 @@ class NodeView(Frozen):
     is_paused: bool = False
     startup: Startup = Startup()
     notice: Notice | None = None
+    trouble: str = ""
+    """Why this worker gets no work any more although it speaks; whoever rents it should replace it."""
 
 
 class RunPhase(StrEnum):

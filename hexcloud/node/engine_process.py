@@ -13,7 +13,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.node.identity import child_environment
 from hexcloud.node.tether import tethered
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
 
 START_S = 90.0
 """Importing torch takes 2 s alone and some ten on a machine where everything starts at once."""
@@ -90,9 +90,12 @@ class EngineProcess:
         command += ["--model-path", "-", "--port-file", str(self._port_file)]
         command += ["--max-running-requests", str(spec.slots), "--random-seed", str(spec.seed)]
         command += ["--parent-pid", str(os.getpid())]
+        task = open_task(spec.task, spec.weights)
+        if spec.weights:  # the model may take far more than the task needs, and each slot's cache is that long
+            command += ["--context-length", str(spec.task.max_prompt_tokens + task.max_new_tokens)]
         if spec.emulation is not None:
             command += ["--max-samples-per-s", str(spec.emulation.samples_per_s)]
-            command += ["--mean-tokens-per-sample", str(TASKS[spec.task].mean_response_tokens)]
+            command += ["--mean-tokens-per-sample", str(task.mean_response_tokens)]
         return command
 
     def _await_port(self, child: "subprocess.Popen[bytes]") -> int:

@@ -5,7 +5,6 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 """
 
 import asyncio
-import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask, Receipt, Terms
+from hexcloud.admission.admission import Admission, Ask, Terms
 from hexcloud.admission.groups import Parked, Prompt
 from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.command import NodeSpec
@@ -42,9 +41,11 @@ from hexcloud.domain.messages import (
     StepReport,
     StopRequest,
     Submission,
+    WeightsWays,
 )
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList
+from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
@@ -74,8 +75,8 @@ class PromptSource(Protocol):
         """Most tokens of a response."""
         ...
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        """Draw prompt ids and the answer that the verifier wants."""
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
         ...
 
 
@@ -85,6 +86,8 @@ class Start:
 
     epoch: int = 0
     version: int = 0
+    cursor: int = 0
+    """Prompts drawn before: what was seen before a recovery is not seen again."""
 
 
 class Coordinator:
@@ -99,7 +102,6 @@ class Coordinator:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin or go on with a run. `spec` is the trainer's head node's."""
-        law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
         self.spec = spec
         self.access = access
         self.run_until_s = clock() + spec.spend_lease_s
@@ -112,23 +114,22 @@ class Coordinator:
         """Weights sent to each node so far."""
         self._task = task
         self._clock = clock
-        # Another epoch draws other prompts: what was seen before a recovery is not seen again.
-        self._rng = random.Random(f"{spec.seed}/{start.epoch}")
-        terms = Terms(law=law, max_new_tokens=task.max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
-        self._admission = Admission(terms, start.epoch, start.version)
+        self._cursor = start.cursor
+        self._admission = Admission(_terms(spec, task.max_new_tokens), start.epoch, start.version)
         self._nodes = NodeTable()
+        self._care = WorkerCare(self._nodes, self._admission, clock)
         # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
-        self._weights = PublishedWeights(keep=spec.eta + 2)
+        self.weights = PublishedWeights(keep=spec.eta + 2)
+        """What is served."""
         self._metrics = RunMetrics(Path(spec.run_dir))
         self._metrics.checkpoint_version = start.version if start.epoch else -1
-        self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
+        self._publisher = Publisher(self._admission, self.weights, self._metrics, clock)
         self._accuracy: dict[str, float] = {}
-        self._is_finished = False
+        self._is_finished = self._must_checkpoint = False
         # Of a run with a store: what of it another head would find there.
         self._is_delivered = not spec.store
         self._stored_version = -1
         self._store_trouble = ""
-        self._must_checkpoint = False
         self._news = asyncio.Event()
 
     @property
@@ -171,12 +172,14 @@ class Coordinator:
     def lease(self, message: LeaseRequest) -> LeaseGrant:
         """Grant leases, or name the version to load first, or neither. Raises UnknownNodeError."""
         node = self._heard(message.node_id)
-        latest = self._weights.latest
+        latest = self.weights.latest
         if latest is None:
             return LeaseGrant(retry_s=FULL_RETRY_S)
-        if node.is_draining or self.is_over:
+        if node.is_draining or node.trouble or self.is_over:
             return LeaseGrant(retry_s=IDLE_RETRY_S)
-        ask = Ask(node.id, message.epoch, message.version, message.want)
+        law = self._admission.terms.law
+        free = node.most(law.most_outstanding, law.group_size) - self._admission.leases.count(node.id)
+        ask = Ask(node.id, message.epoch, message.version, max(0, min(message.want, free)), node.is_fast)
         granted = self._admission.grant(ask, self._clock(), self._draw)
         self._note_work()
         if granted.must_load:
@@ -185,10 +188,9 @@ class Coordinator:
 
     def submit(self, message: Submission) -> None:
         """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
-        self._heard(message.node_id)
+        node = self._heard(message.node_id)
         receipts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
-        if receipts[Receipt.REFUSED]:
-            log.warning("samples_refused", node=message.node_id, samples=receipts[Receipt.REFUSED])
+        self._care.judge(node, receipts)
         self._note_work()
         if self._admission.has_batch:
             self._news.set()
@@ -211,13 +213,14 @@ class Coordinator:
         self._heard(report.node_id)
         self._nodes.note_link(report)
 
-    def weights_path(self, epoch: int, version: int) -> Path | None:
-        """Return the file of a version that is served, else None."""
-        return self._weights.path(epoch, version)
-
-    def intact_weights_path(self, epoch: int, version: int) -> Path | None:
-        """Return the file of a version that is served and not damaged, else None. Blocks: it may read the file."""
-        return self._weights.intact_path(epoch, version)
+    def ways(self, node_id: NodeId, epoch: int, version: int) -> WeightsWays:
+        """Say how a node may get to a version. Raises UnknownNodeError."""
+        node = self._heard(node_id)
+        return WeightsWays(
+            deltas=self.weights.deltas_to(epoch, version),
+            relay=self._nodes.relay_for(node, self.spec.region),
+            relay_key=self._nodes.relay_key,
+        )
 
     # What the trainer says.
 
@@ -243,8 +246,9 @@ class Coordinator:
         return Batch(
             version=self._admission.version,
             groups=groups,
+            cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
-            rewrite=self._weights.is_latest_damaged,
+            rewrite=self.weights.is_latest_damaged,
         )
 
     def publish(self, report: StepReport) -> None:
@@ -306,9 +310,8 @@ class Coordinator:
         for node_id in self._nodes.silence(now_s, SILENT_BEATS * self.spec.heartbeat_s):
             self._admission.leave(node_id)
             log.warning("node_silent", node=node_id)
-        overdue = self._admission.expire(now_s)
-        if overdue:
-            log.warning("leases_overdue", leases=overdue)
+        self._care.overdue(self._admission.expire(now_s))
+        self._nodes.weigh()
         if now_s >= self.run_until_s and not self.has_lapsed:
             self.has_lapsed = True
             self.stop(StopRequest(reason="the spend lease lapsed"))
@@ -377,7 +380,7 @@ class Coordinator:
         must_stop = self.is_over if node.role is Role.ROLLOUT else self.is_done
         return Orders(
             epoch=self.epoch,
-            latest=self._weights.latest,
+            latest=self.weights.latest,
             run_until_s=self.run_until_s,
             drain=node.is_draining,
             stop=must_stop,
@@ -386,7 +389,14 @@ class Coordinator:
         )
 
     def _draw(self) -> Prompt:
-        return Prompt(*self._task.prompt(self._rng))
+        prompt = Prompt(*self._task.prompt(self.spec.seed, self._cursor))
+        self._cursor += 1
+        return prompt
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)
+
+
+def _terms(spec: NodeSpec, max_new_tokens: int) -> Terms:
+    law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
+    return Terms(law=law, max_new_tokens=max_new_tokens, replace_zero_variance=spec.replace_zero_variance)

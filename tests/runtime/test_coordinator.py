@@ -1,7 +1,6 @@
 """The coordinator's rules, on a clock that the test moves."""
 
 import asyncio
-import random
 from pathlib import Path
 
 import pytest
@@ -47,8 +46,8 @@ class Sums:
 
     max_new_tokens = 5
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        number = rng.randrange(1000)
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        number = index % 1000
         return (1, number), str(number)
 
 
@@ -167,14 +166,21 @@ def test_leases_carry_prompts_of_the_task(desk: Desk) -> None:
     assert first.deadline_s > desk.now_s
 
 
-def test_another_epoch_draws_other_prompts(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_draws_the_prompts_that_follow(tmp_path: Path) -> None:
     prompts = []
-    for epoch in (0, 0, 1):
-        desk = Desk(tmp_path, Start(epoch=epoch))
+    for cursor in (0, 0, 2):
+        desk = Desk(tmp_path, Start(epoch=1, cursor=cursor))
         desk.publish(0)
         desk.register()
         prompts.append([lease.answer for lease in desk.ask(8).leases])
-    assert prompts[0] == prompts[1] != prompts[2]
+    assert prompts[0] == prompts[1]
+    assert prompts[2][:4] == prompts[0][4:]
+
+
+def test_a_batch_says_how_many_prompts_were_drawn(desk: Desk) -> None:
+    leases = desk.ask(8).leases
+    desk.submit(leases)
+    assert desk.batch().cursor == len({lease.group for lease in leases})
 
 
 def test_a_worker_behind_is_told_to_load_only_while_there_is_work(desk: Desk) -> None:
@@ -362,7 +368,7 @@ def test_a_run_begins_with_the_weights_it_says_it_begins_with(tmp_path: Path) ->
 def test_the_last_eta_plus_two_versions_are_served(desk: Desk) -> None:
     for version in range(1, 5):
         desk.step(version)
-    paths = [desk.coordinator.weights_path(0, version) for version in range(5)]
+    paths = [desk.coordinator.weights.path(0, version) for version in range(5)]
     assert paths == [None, None, Path("/weights/2"), Path("/weights/3"), Path("/weights/4")]
 
 
@@ -372,7 +378,7 @@ def test_a_restarted_trainer_goes_on_from_its_checkpoint_in_a_new_epoch(desk: De
     (held,) = desk.ask(1, version=3).leases
     desk.publish(1, epoch=1, sha256="hash of 1", checkpoint_version=1)
     desk.epoch = 1
-    assert desk.coordinator.weights_path(0, 3) is None, "abandoned versions are never served"
+    assert desk.coordinator.weights.path(0, 3) is None, "abandoned versions are never served"
     assert desk.ask(1, version=3).leases == ()
     orders = desk.beat(epoch=1, held=(held,))
     assert (orders.epoch, orders.abort) == (1, (held.id,))

@@ -1,4 +1,4 @@
-"""The embedded engine's process: a subset of SGLang's HTTP API over a small Qwen2 on one CPU thread.
+"""The embedded engine's process: a subset of SGLang's HTTP API over a small Qwen2 or Llama on one CPU thread.
 
 python -m hexcloud.adapters.engines.embedded --model-path DIR --port-file FILE
 """
@@ -188,6 +188,7 @@ def parse(argv: list[str] | None = None) -> Settings:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--port-file", type=Path, help='where to write {"port": N} once it listens')
     parser.add_argument("--max-running-requests", type=int, default=64)
+    parser.add_argument("--context-length", type=int, help="default: what the model takes")
     parser.add_argument("--max-samples-per-s", type=float, help="emulated speed; default: none")
     parser.add_argument("--mean-tokens-per-sample", type=float, default=1.0, help="turns that speed into tokens/s")
     parser.add_argument("--random-seed", type=int, default=0)
@@ -206,6 +207,7 @@ def parse(argv: list[str] | None = None) -> Settings:
         port=args.port,
         port_file=args.port_file,
         max_running_requests=args.max_running_requests,
+        context_length=args.context_length,
         tokens_per_s=args.max_samples_per_s * args.mean_tokens_per_sample if capped else None,
         random_seed=args.random_seed,
         parent_pid=args.parent_pid,

@@ -5,7 +5,7 @@ HTTP handlers run between decode steps of the same loop, so nothing here needs a
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hexcloud.adapters.engines.embedded_model import Model
@@ -26,6 +26,8 @@ class Settings:
     """0: any free one; read it from `port_file`."""
     port_file: Path | None = None
     max_running_requests: int = 64
+    context_length: int | None = None
+    """Most tokens of one sequence; None: what the model takes. Memory for all slots is set aside by it."""
     tokens_per_s: float | None = None
     """Emulated speed; None: as fast as this machine can."""
     random_seed: int = 0
@@ -40,7 +42,8 @@ class Engine:
         """Load the model. Without `model.safetensors` beside its config it starts empty and waits for an update."""
         self.settings = settings
         self.model_path = settings.model_path
-        self.config = read_config(settings.model_path)
+        config = read_config(settings.model_path)
+        self.config = replace(config, context=min(config.context, settings.context_length or config.context))
         self.scheduler = Scheduler(
             Model(self.config, settings.max_running_requests), settings.max_running_requests, settings.random_seed
         )
