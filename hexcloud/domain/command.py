@@ -2,7 +2,9 @@
 
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.task import TaskSpec
 
 NODE_FILE = "node.json"
 """Name of the NodeSpec's file in a node's directory."""
@@ -40,10 +42,18 @@ class NodeSpec(Frozen):
     node_id: NodeId
     slot: SlotName
     role: Role
-    task: str
+    task: TaskSpec
+    weights: str | None = None
+    """Hugging Face folder of the model that is trained; None: the task's own tiny policy, untrained."""
     seed: int
     slots: int
-    """Samples that run at once (rollout)."""
+    """Samples that run at once (rollout), over all replicas."""
+    engine: EngineKind = EngineKind.EMBEDDED
+    """What generates (rollout)."""
+    tp: int = 1
+    """GPUs of one replica of the engine (rollout)."""
+    replicas: int = 1
+    """Engines of the machine (rollout); a process that stands in for a machine runs one."""
     samples_per_step: int
     group_size: int
     eta: int

@@ -186,6 +186,8 @@ class Batch(Frozen):
     version: int
     """Current version v; training on it makes v + 1."""
     groups: tuple[Group, ...] = ()
+    cursor: int = 0
+    """Prompts drawn when the groups were taken: where a checkpoint that holds them goes on."""
     done: bool = False
     """All steps are trained: finish."""
     checkpoint: bool = False

@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 
 from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.messages import RelayDoor
 from hexcloud.domain.plan import Role
 from hexcloud.domain.trust import is_loopback
@@ -22,6 +23,7 @@ from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
 from hexcloud.node.notice import watching
+from hexcloud.node.sglang_process import SglangProcess
 from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
@@ -33,6 +35,11 @@ from hexcloud.runtime.weight_relay import WeightRelay
 CONTROL_THREADS = 4
 """Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
 
+ENGINES: dict[EngineKind, type[EngineProcess] | type[SglangProcess]] = {
+    EngineKind.EMBEDDED: EngineProcess,
+    EngineKind.SGLANG: SglangProcess,
+}
+
 log = structlog.get_logger()
 
 
@@ -41,7 +48,7 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
-    engine = EngineProcess(identity.spec, directory)
+    engine = ENGINES[identity.spec.engine](identity.spec, directory)
     engine.warm_up()
     try:
         ending = asyncio.run(_run(identity, engine, directory))
@@ -51,7 +58,7 @@ def main() -> int:
     return ending.exit_code
 
 
-async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> Ending:
+async def _run(identity: Identity, engine: EngineProcess | SglangProcess, directory: Path) -> Ending:
     spec = identity.spec
     cap = link_cap(spec)
     place = await find_place(spec.notice, os.environ)

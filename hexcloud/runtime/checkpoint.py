@@ -17,6 +17,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.runtime.atomic import atomic_directory
 from hexcloud.runtime.checkpoint_index import (
+    COUNTERS,
     CheckpointInfo,
     checkpoint_path,
     is_whole,
@@ -26,7 +27,6 @@ from hexcloud.runtime.checkpoint_index import (
 )
 
 _SHARDS = "shards"
-_COUNTERS = "counters.json"
 
 
 class Counters(Frozen):
@@ -36,8 +36,10 @@ class Counters(Frozen):
     version: int
     """Weights of this version; the next batch makes version + 1."""
     trained_samples: int
-    accuracy_before: float
-    """Of the policy before its first RL step, so that a resumed run can still report it."""
+    cursor: int = 0
+    """Prompts drawn when its last batch was taken."""
+    accuracy_before: float | None
+    """Of the policy before its first RL step, so that a resumed run can still report it; None: not measured."""
 
 
 def save_checkpoint(
@@ -54,7 +56,7 @@ def save_checkpoint(
     with atomic_directory(path) as draft:
         with _single_process():
             save(state, checkpoint_id=draft / _SHARDS, no_dist=True)
-        (draft / _COUNTERS).write_text(counters.model_dump_json())
+        (draft / COUNTERS).write_text(counters.model_dump_json())
         write_manifest(draft)
     prune_checkpoints(run_dir)
     return CheckpointInfo(epoch=counters.epoch, version=counters.version, path=path)
@@ -77,7 +79,7 @@ def load_checkpoint(info: CheckpointInfo, model: torch.nn.Module, optimizer: tor
         )
     set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
     torch.set_rng_state(random_state)
-    return Counters.model_validate_json((info.path / _COUNTERS).read_text())
+    return Counters.model_validate_json((info.path / COUNTERS).read_text())
 
 
 @contextmanager

@@ -5,20 +5,17 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 """
 
 import asyncio
-import random
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask, Terms
+from hexcloud.admission.admission import Admission, Ask
 from hexcloud.admission.groups import Parked, Prompt
-from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import HexcloudError
 from hexcloud.domain.fleet import NodeId
@@ -50,6 +47,7 @@ from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_start import BEGINNING, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
 SILENT_BEATS = 5
@@ -76,17 +74,9 @@ class PromptSource(Protocol):
         """Most tokens of a response."""
         ...
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        """Draw prompt ids and the answer that the verifier wants."""
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
         ...
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a run begins: at a checkpoint's version, in an epoch that no coordinator of the run had before."""
-
-    epoch: int = 0
-    version: int = 0
 
 
 class Coordinator:
@@ -97,7 +87,7 @@ class Coordinator:
         spec: NodeSpec,
         task: PromptSource,
         access: AccessList,
-        start: Start = Start(),
+        start: Start = BEGINNING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin or go on with a run. `spec` is the trainer's head node's."""
@@ -113,9 +103,8 @@ class Coordinator:
         """Weights sent to each node so far."""
         self._task = task
         self._clock = clock
-        # Another epoch draws other prompts: what was seen before a recovery is not seen again.
-        self._rng = random.Random(f"{spec.seed}/{start.epoch}")
-        self._admission = Admission(_terms(spec, task.max_new_tokens), start.epoch, start.version)
+        self._cursor = start.cursor
+        self._admission = Admission(terms_of(spec, task.max_new_tokens), start.epoch, start.version)
         self._nodes = NodeTable()
         self._care = WorkerCare(self._nodes, self._admission, clock)
         # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
@@ -246,6 +235,7 @@ class Coordinator:
         return Batch(
             version=self._admission.version,
             groups=groups,
+            cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
             rewrite=self.weights.is_latest_damaged,
         )
@@ -388,12 +378,9 @@ class Coordinator:
         )
 
     def _draw(self) -> Prompt:
-        return Prompt(*self._task.prompt(self._rng))
+        prompt = Prompt(*self._task.prompt(self.spec.seed, self._cursor))
+        self._cursor += 1
+        return prompt
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)
-
-
-def _terms(spec: NodeSpec, max_new_tokens: int) -> Terms:
-    law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
-    return Terms(law=law, max_new_tokens=max_new_tokens, replace_zero_variance=spec.replace_zero_variance)

@@ -20,6 +20,8 @@ _STD_FLOOR = 1e-4
 class LossSettings:
     """Measured to hold on the default task at staleness 0 to 8."""
 
+    kind: str = "decoupled"
+
     clip: float = 0.2
     """eps: half the width of the trust region."""
     behave_cap: float = 5.0
@@ -67,7 +69,9 @@ def policy_loss(logprobs: torch.Tensor, batch: PolicyBatch, settings: LossSettin
     tokens = batch.mask.sum()
     correction = torch.exp(batch.prox - batch.behave)
     correction = correction * (correction <= settings.behave_cap)
-    ratio = torch.exp(logprobs - batch.prox)
+    if settings.kind != "decoupled":
+        correction = torch.ones_like(correction)
+    ratio = torch.exp(logprobs - (batch.behave if settings.kind == "naive" else batch.prox))
     free = ratio * batch.advantages
     clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip) * batch.advantages
     objective = correction * torch.minimum(free, clipped)

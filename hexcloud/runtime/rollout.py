@@ -116,6 +116,7 @@ class RolloutAgent:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
             self._keeper.close()
+            self._worker.close()
 
     def interrupt(self) -> None:
         """Hear the notice that the machine is about to be taken away."""

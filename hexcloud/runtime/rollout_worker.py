@@ -15,13 +15,14 @@ from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Notice, Partial, PartialCommit
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.rollout_bench import Bench, key
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.rewards import Scorer
+from hexcloud.runtime.rollout_bench import Bench, Key, key
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink
 from hexcloud.runtime.rollout_outbox import Outbox
-from hexcloud.runtime.rollout_work import chunks, grown, is_unfinished, is_usable, partial, request, request_id, sample
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.rollout_work import chunks, grown, is_usable, is_whole, partial, request, request_id, sample
 
 RETRY_S = 0.5
 RENEW_S = 15.0
@@ -38,7 +39,8 @@ class LeaseWorker:
         self._link = link
         self._keeper = keeper
         self._follower = follower
-        self._task = TASKS[spec.task]
+        self._task = open_task(spec.task, spec.weights)
+        self._scorer = Scorer(self._task, spec.task)
         # Whole groups keep the calls few: one for leases, one to the engine and about one to deliver, per group.
         self._batch = min(spec.group_size, spec.slots)
         self._bench = Bench(spec.slots)
@@ -52,6 +54,10 @@ class LeaseWorker:
         self.is_leaving = False
         self.notice: Notice | None = None
         """The cloud's word about this machine."""
+
+    def close(self) -> None:
+        """End the verifiers."""
+        self._scorer.close()
 
     def wake(self, is_registered: bool) -> None:
         """Look again whether to ask for work."""
@@ -139,11 +145,11 @@ class LeaseWorker:
         while leases:
             generations: tuple[Generation, ...] = ()
             try:
-                generations = await self._keeper.generate(tuple(request(lease) for lease in leases))
+                generations = await self._keeper.generate(tuple(request(lease, self._task.eos_ids) for lease in leases))
             except EngineError as error:
                 log.warning("generation_failed", samples=len(leases), reason=str(error))
                 self._failed.set()
-            going = self._hand_over(leases, generations)
+            going = self._hand_over(leases, generations, await self._score(leases, generations))
             ended = tuple(lease for lease in leases if key(lease) not in {key(one) for one in going})
             self._bench.end(ended, sum(len(generation.tokens) for generation in generations))
             self._bench.begin(going)
@@ -162,7 +168,19 @@ class LeaseWorker:
             await self._keeper.heal()
             self._changed.set()
 
-    def _hand_over(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> tuple[Lease, ...]:
+    async def _score(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> dict[Key, float]:
+        """Return the reward of each sample that is whole.
+
+        On a thread: a verifier may take its time, and heartbeats may not.
+        """
+        whole = [(lease, one) for lease, one in zip(leases, generations, strict=False) if is_whole(lease, one)]
+        pairs = [(lease.prefix + one.tokens, lease.answer) for lease, one in whole]
+        rewards = await asyncio.to_thread(self._scorer.score, pairs)
+        return {key(lease): reward for (lease, _), reward in zip(whole, rewards, strict=True)}
+
+    def _hand_over(
+        self, leases: tuple[Lease, ...], generations: tuple[Generation, ...], rewards: dict[Key, float]
+    ) -> tuple[Lease, ...]:
         """Put every lease's result into the outbox, but those that ended elsewhere; return what is to be continued."""
         samples: list[Sample] = []
         partials: list[Partial] = []
@@ -175,8 +193,8 @@ class LeaseWorker:
                 generation = None  # its lease is lost; the others of the batch are delivered
             if generation is None or generation.finish is FinishKind.ABORT:
                 partials.append(partial(lease, generation))
-            elif not is_unfinished(lease, generation):
-                samples.append(sample(lease, generation, self._task))
+            elif key(lease) in rewards:
+                samples.append(sample(lease, generation, rewards[key(lease)]))
             elif self._is_giving_back:
                 partials.append(partial(lease, generation))
             else:

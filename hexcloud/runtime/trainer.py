@@ -21,7 +21,8 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import Batch, Evaluation, StepReport
 from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoint
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.tasks import CharacterTask
 from hexcloud.runtime.trainer_board import Board
 from hexcloud.runtime.trainer_link import TrainerLink
 from hexcloud.runtime.trainer_model import accuracy, build_model
@@ -29,7 +30,7 @@ from hexcloud.runtime.trainer_pace import GangPace
 from hexcloud.runtime.trainer_step import StepNumbers, StepSettings, TrainingStep, make_optimizer
 from hexcloud.runtime.trainer_stop import TerminatedError, Termination
 from hexcloud.runtime.trainer_warmup import WarmupSettings, warm_start
-from hexcloud.runtime.trainer_weights import Shelf, deliver
+from hexcloud.runtime.trainer_weights import Shelf, deliver, vocabulary_files
 
 log = structlog.get_logger()
 
@@ -51,8 +52,8 @@ class Trainer:
         self._link = link
         self._termination = termination
         self._run_dir = Path(spec.run_dir)
-        self._task = TASKS[spec.task]
-        self._model = build_model(self._task, spec.seed)
+        self._task = open_task(spec.task, spec.weights)
+        self._model = build_model(self._task, spec.seed, spec.weights or "")
         settings = StepSettings()
         self._optimizer = make_optimizer(self._model, settings)
         self._step = TrainingStep(self._model, self._optimizer, settings)
@@ -85,15 +86,15 @@ class Trainer:
             counters = load_checkpoint(info, self._model, self._optimizer)
             log.info("resumed", checkpoint=info.path.name, epoch=epoch)
             return counters.model_copy(update={"epoch": epoch})
-        warm_start(self._model, self._task, self._spec.seed, WarmupSettings())
+        if isinstance(self._task, CharacterTask):
+            warm_start(self._model, self._task, self._spec.seed, WarmupSettings())
         return Counters(epoch=epoch, version=0, trained_samples=0, accuracy_before=self._accuracy())
 
     def _publish_start(self) -> None:
         counters = self._counters
         self._checkpoint()
         self._shelf = Shelf(self._run_dir, counters.epoch)
-        self._link.evaluation(Evaluation(when="before", accuracy=counters.accuracy_before))
-        self._board.accuracy(counters.accuracy_before, 0)
+        self._tell("before", counters.accuracy_before)
         self._link.publish(self._report(StepNumbers(reward=0.0, tokens=0)))
         log.info("ready", epoch=counters.epoch, version=counters.version, accuracy=counters.accuracy_before)
 
@@ -123,7 +124,11 @@ class Trainer:
         numbers = self._step.run(batch.groups, before.version, rng)
         samples = sum(len(group.samples) for group in batch.groups)
         self._counters = before.model_copy(
-            update={"version": before.version + 1, "trained_samples": before.trained_samples + samples}
+            update={
+                "version": before.version + 1,
+                "trained_samples": before.trained_samples + samples,
+                "cursor": batch.cursor,
+            }
         )
         report = self._report(numbers)
         # The rest of the emulated gang's compute.
@@ -166,13 +171,21 @@ class Trainer:
     def _finish(self) -> None:
         """Leave the result; only then say so: whoever hears it may end this machine."""
         self._checkpoint()
-        deliver(Path(self._spec.output), self._model, self._task)
+        deliver(Path(self._spec.output), self._model, vocabulary_files(self._task, self._spec.weights))
         after = self._accuracy()
-        self._link.evaluation(Evaluation(when="after", accuracy=after))
+        self._tell("after", after)
         self._link.finish()
         log.info("finished", version=self._counters.version, accuracy=after, output=self._spec.output)
 
-    def _accuracy(self) -> float:
+    def _tell(self, when: str, accuracy: float | None) -> None:
+        if accuracy is not None:
+            self._link.evaluation(Evaluation(when=when, accuracy=accuracy))
+            self._board.accuracy(accuracy, self._counters.version)
+
+    def _accuracy(self) -> float | None:
+        """Return the accuracy of a tiny policy. Of a pretrained one it would take longer than many steps."""
+        if not isinstance(self._task, CharacterTask):
+            return None
         return accuracy(self._model, self._task, _EVALUATION_PROBLEMS, _EVALUATION_SEED)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.runtime.loss import Loss, LossSettings, PolicyBatch, group_advantages, policy_loss
@@ -41,7 +41,7 @@ class StepNumbers:
     prox_kl: float = 0.0
 
 
-def make_optimizer(model: Qwen2ForCausalLM, settings: StepSettings) -> torch.optim.AdamW:
+def make_optimizer(model: PreTrainedModel, settings: StepSettings) -> torch.optim.AdamW:
     """Return the optimizer of the RL steps."""
     return torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0)
 
@@ -49,7 +49,7 @@ def make_optimizer(model: Qwen2ForCausalLM, settings: StepSettings) -> torch.opt
 class TrainingStep:
     """Policy, optimizer and settings; `run` is one step."""
 
-    def __init__(self, model: Qwen2ForCausalLM, optimizer: torch.optim.Optimizer, settings: StepSettings) -> None:
+    def __init__(self, model: PreTrainedModel, optimizer: torch.optim.Optimizer, settings: StepSettings) -> None:
         self._model = model
         self._optimizer = optimizer
         self._settings = settings

@@ -7,12 +7,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import structlog
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import DeltaReport, WeightsManifest
 from hexcloud.runtime.delta import make_delta
-from hexcloud.runtime.tasks import Task
+from hexcloud.runtime.tasks import CharacterTask, Task
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.weights import WeightsFile, write_weights
 
@@ -52,7 +52,7 @@ class Shelf:
         self._pause, self._pause_left = 0, 0
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def put(self, model: Qwen2ForCausalLM, version: int) -> Published:
+    def put(self, model: PreTrainedModel, version: int) -> Published:
         """Write a version, also as what changed where that is a gain, and drop what is now too old.
 
         Raises EngineError when a weight is not finite: such a policy is never published.
@@ -67,7 +67,7 @@ class Shelf:
         self._delta_path(version - DELTAS_KEPT).unlink(missing_ok=True)
         return Published(file, delta)
 
-    def restore(self, model: Qwen2ForCausalLM, lost: WeightsFile) -> None:
+    def restore(self, model: PreTrainedModel, lost: WeightsFile) -> None:
         """Write the file of the version that the model still is anew. Raises EngineError when it can't be had again."""
         for _ in range(_RESTORE_TRIES):
             shutil.rmtree(lost.path.parent, ignore_errors=True)
@@ -99,12 +99,28 @@ class Shelf:
         return self._folder / f"{self._epoch}-{version}"
 
 
-def deliver(output: Path, model: Qwen2ForCausalLM, task: Task) -> None:
+_VOCABULARY = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "generation_config.json",
+)
+
+
+def vocabulary_files(task: Task, weights: str | None) -> dict[str, str]:
+    """Return what turns texts into a model's ids, file by file: of the folder it came from, or of the task."""
+    if isinstance(task, CharacterTask):
+        return {"vocab.json": json.dumps({text: index for index, text in enumerate(task.vocabulary)})}
+    folder = Path(weights or "")
+    return {name: (folder / name).read_text() for name in _VOCABULARY if (folder / name).exists()}
+
+
+def deliver(output: Path, model: PreTrainedModel, vocabulary: dict[str, str]) -> None:
     """Write the final model into a folder that may hold other things: each file whole, the weights last."""
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output, prefix=".draft-") as draft:
-        vocabulary = {text: index for index, text in enumerate(task.vocabulary)}
         folder = Path(draft) / "model"
-        write_weights(folder, model.state_dict(), config_of(model), {"vocab.json": json.dumps(vocabulary)})
-        for name in ("config.json", "vocab.json", "model.safetensors"):
+        write_weights(folder, model.state_dict(), config_of(model), vocabulary)
+        for name in ("config.json", *vocabulary, "model.safetensors"):
             (folder / name).replace(output / name)

@@ -36,7 +36,7 @@ def identity(make_spec: MakeSpec, tmp_path: Path) -> Identity:
 
 def coordinator_of(identity: Identity) -> Coordinator:
     spec = identity.spec
-    return Coordinator(spec, TASKS[spec.task], AccessList("controller-token", {}), start_of(identity.run_dir))
+    return Coordinator(spec, TASKS[spec.task.name], AccessList("controller-token", {}), start_of(identity.run_dir))
 
 
 async def until(is_reached: Callable[[], bool]) -> None:

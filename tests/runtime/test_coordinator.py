@@ -1,7 +1,6 @@
 """The coordinator's rules, on a clock that the test moves."""
 
 import asyncio
-import random
 from pathlib import Path
 
 import pytest
@@ -34,9 +33,10 @@ from hexcloud.domain.messages import (
 from hexcloud.domain.metrics import StepRow
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, Start, UnknownNodeError
+from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.coordinator_start import Start
 
 HEAD, A, B = NodeId("run.trainer-0.0"), NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
 BEGINNING = Start()
@@ -47,8 +47,8 @@ class Sums:
 
     max_new_tokens = 5
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        number = rng.randrange(1000)
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        number = index % 1000
         return (1, number), str(number)
 
 
@@ -167,14 +167,21 @@ def test_leases_carry_prompts_of_the_task(desk: Desk) -> None:
     assert first.deadline_s > desk.now_s
 
 
-def test_another_epoch_draws_other_prompts(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_draws_the_prompts_that_follow(tmp_path: Path) -> None:
     prompts = []
-    for epoch in (0, 0, 1):
-        desk = Desk(tmp_path, Start(epoch=epoch))
+    for cursor in (0, 0, 2):
+        desk = Desk(tmp_path, Start(epoch=1, cursor=cursor))
         desk.publish(0)
         desk.register()
         prompts.append([lease.answer for lease in desk.ask(8).leases])
-    assert prompts[0] == prompts[1] != prompts[2]
+    assert prompts[0] == prompts[1]
+    assert prompts[2][:4] == prompts[0][4:]
+
+
+def test_a_batch_says_how_many_prompts_were_drawn(desk: Desk) -> None:
+    leases = desk.ask(8).leases
+    desk.submit(leases)
+    assert desk.batch().cursor == len({lease.group for lease in leases})
 
 
 def test_a_worker_behind_is_told_to_load_only_while_there_is_work(desk: Desk) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -33,8 +32,8 @@ class Sums:
 
     max_new_tokens = 5
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        number = rng.randrange(1000)
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        number = index % 1000
         return (1, number), str(number)
 
 

@@ -3,7 +3,7 @@ import random
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.sample import Group, Sample
@@ -17,7 +17,7 @@ Draw = tuple[tuple[int, ...], tuple[int, ...], float]
 """Prompt, response, reward."""
 
 
-def groups_of(model: Qwen2ForCausalLM, draws: list[list[Draw]]) -> tuple[Group, ...]:
+def groups_of(model: PreTrainedModel, draws: list[list[Draw]]) -> tuple[Group, ...]:
     """Make groups whose behaviour logprobs are the model's own: on-policy data."""
     groups = []
     for number, members in enumerate(draws):
@@ -52,12 +52,12 @@ def right_and_wrong(count: int) -> list[list[Draw]]:
     return draws
 
 
-def step_of(model: Qwen2ForCausalLM) -> TrainingStep:
+def step_of(model: PreTrainedModel) -> TrainingStep:
     settings = StepSettings(ramp_steps=1)
     return TrainingStep(model, make_optimizer(model, settings), settings)
 
 
-def chance(model: Qwen2ForCausalLM, draws: list[list[Draw]], earned: float) -> float:
+def chance(model: PreTrainedModel, draws: list[list[Draw]], earned: float) -> float:
     """Mean logprob of the responses that earned this."""
     groups = groups_of(model, draws)
     values = [sum(s.logprobs) for group in groups for s in group.samples if s.reward == earned]
@@ -65,11 +65,11 @@ def chance(model: Qwen2ForCausalLM, draws: list[list[Draw]], earned: float) -> f
 
 
 @pytest.fixture
-def model() -> Qwen2ForCausalLM:
+def model() -> PreTrainedModel:
     return build_model(SORT_DIGITS, seed=3)
 
 
-def test_one_step_moves_probability_from_unrewarded_to_rewarded_samples(model: Qwen2ForCausalLM) -> None:
+def test_one_step_moves_probability_from_unrewarded_to_rewarded_samples(model: PreTrainedModel) -> None:
     draws = right_and_wrong(8)
     before = chance(model, draws, 1.0) - chance(model, draws, 0.0)
     numbers = step_of(model).run(groups_of(model, draws), 0, random.Random(0))
@@ -80,7 +80,7 @@ def test_one_step_moves_probability_from_unrewarded_to_rewarded_samples(model: Q
     assert numbers.prox_kl == pytest.approx(0.0, abs=1e-5)
 
 
-def test_groups_without_variance_change_nothing(model: Qwen2ForCausalLM) -> None:
+def test_groups_without_variance_change_nothing(model: PreTrainedModel) -> None:
     prompt, right = SORT_DIGITS.demonstration(random.Random(0))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     numbers = step_of(model).run(groups_of(model, [[(prompt, right, 1.0)] * 4]), 0, random.Random(0))
@@ -97,7 +97,7 @@ def test_the_same_step_twice_gives_the_same_weights() -> None:
     assert torch.equal(*results)
 
 
-def test_the_learning_rate_ramps_up_over_the_first_steps(model: Qwen2ForCausalLM) -> None:
+def test_the_learning_rate_ramps_up_over_the_first_steps(model: PreTrainedModel) -> None:
     settings = StepSettings()
     optimizer = make_optimizer(model, settings)
     step = TrainingStep(model, optimizer, settings)
@@ -108,7 +108,7 @@ def test_the_learning_rate_ramps_up_over_the_first_steps(model: Qwen2ForCausalLM
     assert rates == pytest.approx([1e-5, 5e-5, 1e-4, 1e-4])
 
 
-def test_a_drifted_behaviour_policy_shows_in_the_numbers(model: Qwen2ForCausalLM) -> None:
+def test_a_drifted_behaviour_policy_shows_in_the_numbers(model: PreTrainedModel) -> None:
     groups = groups_of(model, right_and_wrong(2))
     drifted = tuple(
         group.model_copy(
@@ -133,7 +133,7 @@ def test_forty_steps_after_the_warm_start_raise_the_accuracy() -> None:
     generator = torch.Generator().manual_seed(0)
     rewards = []
     for number in range(40):
-        problems = [SORT_DIGITS.prompt(rng) for _ in range(32)]
+        problems = [SORT_DIGITS.prompt(number, index) for index in range(32)]
         prompts = [prompt for prompt, _ in problems for _ in range(8)]
         responses = sample(model, prompts, SORT_DIGITS.max_new_tokens, generator)
         draws = [
@@ -154,7 +154,7 @@ def spoilt(group: Group, logprob: float) -> Group:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("-inf"), float("inf")])
 def test_a_minibatch_that_is_not_finite_is_skipped_and_the_others_are_trained(
-    model: Qwen2ForCausalLM, bad: float
+    model: PreTrainedModel, bad: float
 ) -> None:
     before = model.lm_head.weight.detach().clone()
     first, *rest = groups_of(model, right_and_wrong(4))
@@ -166,7 +166,7 @@ def test_a_minibatch_that_is_not_finite_is_skipped_and_the_others_are_trained(
 
 
 def test_a_step_of_which_nothing_is_finite_leaves_the_weights_and_can_be_followed_by_a_good_one(
-    model: Qwen2ForCausalLM,
+    model: PreTrainedModel,
 ) -> None:
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     good = groups_of(model, right_and_wrong(1))

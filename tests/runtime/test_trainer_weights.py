@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel, Qwen2ForCausalLM
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.delta import apply_delta
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_weights import DELTAS_KEPT, Shelf, deliver
+from hexcloud.runtime.trainer_weights import DELTAS_KEPT, Shelf, deliver, vocabulary_files
 from hexcloud.runtime.weights import read_weights
 
 
@@ -33,7 +33,7 @@ def test_the_result_is_laid_beside_what_the_folder_holds_and_replaces_an_older_r
     (output / "notes.txt").write_text("mine")
     for seed in (0, 1):
         model = build_model(SORT_DIGITS, seed)
-        deliver(output, model, SORT_DIGITS)
+        deliver(output, model, vocabulary_files(SORT_DIGITS, None))
         loaded = Qwen2ForCausalLM.from_pretrained(output)
         assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
     assert sorted(path.name for path in output.iterdir()) == [
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_restored_to_the_bit_and_only_from_its_own_weights(tmp
         shelf.restore(build_model(SORT_DIGITS, seed=1), file)
 
 
-def nudged(model: Qwen2ForCausalLM, share: float) -> None:
+def nudged(model: PreTrainedModel, share: float) -> None:
     """Change about this share of every weight by a step or so of its last bit, as a small learning rate does."""
     with torch.no_grad():
         for tensor in model.parameters():
@@ -96,7 +96,7 @@ def test_where_deltas_are_no_gain_they_are_tried_ever_more_seldom_and_leave_noth
     assert len(list((tmp_path / "weights").glob("*.delta"))) <= DELTAS_KEPT
 
 
-def _put_nudged(shelf: Shelf, model: Qwen2ForCausalLM, version: int) -> bool:
+def _put_nudged(shelf: Shelf, model: PreTrainedModel, version: int) -> bool:
     nudged(model, 0.01)
     return shelf.put(model, version).delta is not None
 
