@@ -9,15 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask, Terms
+from hexcloud.admission.admission import Admission, Ask
 from hexcloud.admission.groups import Parked, Prompt
-from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import HexcloudError
 from hexcloud.domain.fleet import NodeId
@@ -49,6 +47,7 @@ from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_start import BEGINNING, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
 SILENT_BEATS = 5
@@ -80,16 +79,6 @@ class PromptSource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where a run begins: at a checkpoint's version, in an epoch that no coordinator of the run had before."""
-
-    epoch: int = 0
-    version: int = 0
-    cursor: int = 0
-    """Prompts drawn before: what was seen before a recovery is not seen again."""
-
-
 class Coordinator:
     """The state of one run. `clock` gives wall seconds since the epoch."""
 
@@ -98,7 +87,7 @@ class Coordinator:
         spec: NodeSpec,
         task: PromptSource,
         access: AccessList,
-        start: Start = Start(),
+        start: Start = BEGINNING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin or go on with a run. `spec` is the trainer's head node's."""
@@ -115,7 +104,7 @@ class Coordinator:
         self._task = task
         self._clock = clock
         self._cursor = start.cursor
-        self._admission = Admission(_terms(spec, task.max_new_tokens), start.epoch, start.version)
+        self._admission = Admission(terms_of(spec, task.max_new_tokens), start.epoch, start.version)
         self._nodes = NodeTable()
         self._care = WorkerCare(self._nodes, self._admission, clock)
         # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
@@ -395,8 +384,3 @@ class Coordinator:
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)
-
-
-def _terms(spec: NodeSpec, max_new_tokens: int) -> Terms:
-    law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
-    return Terms(law=law, max_new_tokens=max_new_tokens, replace_zero_variance=spec.replace_zero_variance)

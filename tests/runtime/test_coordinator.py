@@ -33,9 +33,10 @@ from hexcloud.domain.messages import (
 from hexcloud.domain.metrics import StepRow
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, Start, UnknownNodeError
+from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.coordinator_start import Start
 
 HEAD, A, B = NodeId("run.trainer-0.0"), NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
 BEGINNING = Start()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.adapters.certificates import RunAuthority, server_context
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import WeightsManifest
@@ -107,13 +108,13 @@ def test_a_neighbour_that_dies_midway_is_replaced_where_it_stopped(tmp_path: Pat
         nodes[0].store()
         asked: list[int] = []
 
-        async def dying(_manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+        async def dying(_wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
             yield CONTENT[offset : offset + 700_000]
             raise EngineError("it died")
 
-        async def watched(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+        async def watched(wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
             asked.append(offset)
-            async for piece in relay_source(nodes[0].address, TOKEN)(manifest, offset):
+            async for piece in relay_source(nodes[0].address, TOKEN)(wanted, offset):
                 yield piece
 
         assert await nodes[1].fetch(in_turn((dying, watched))) == CONTENT
