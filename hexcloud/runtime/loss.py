@@ -21,6 +21,8 @@ class LossSettings:
     """Measured to hold on the default task at staleness 0 to 8."""
 
     kind: str = "decoupled"
+    """`decoupled`; `a3po` (arXiv 2512.06547): prox between behaviour and current policy, by age, without a forward
+    pass; `naive`: PPO around the behaviour policy; `uncorrected`: stale samples taken as on-policy."""
 
     clip: float = 0.2
     """eps: half the width of the trust region."""
@@ -39,10 +41,13 @@ class PolicyBatch:
     advantages: torch.Tensor
     mask: torch.Tensor
     """1 at response tokens, 0 at prompt and padding."""
+    age: torch.Tensor | None = None
+    """Versions between the weights that made each token and those at the start of the step; only A-3PO asks."""
 
     def rows(self, index: torch.Tensor) -> "PolicyBatch":
         """Return some of the samples."""
-        return PolicyBatch(self.behave[index], self.prox[index], self.advantages[index], self.mask[index])
+        age = None if self.age is None else self.age[index]
+        return PolicyBatch(self.behave[index], self.prox[index], self.advantages[index], self.mask[index], age)
 
 
 @dataclass(frozen=True)
@@ -67,11 +72,12 @@ def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
 def policy_loss(logprobs: torch.Tensor, batch: PolicyBatch, settings: LossSettings) -> Loss:
     """Return the mean loss per response token for logprobs [samples, tokens] of the policy being trained."""
     tokens = batch.mask.sum()
-    correction = torch.exp(batch.prox - batch.behave)
+    anchor = _anchor(logprobs.detach(), batch, settings.kind)
+    correction = torch.exp(anchor - batch.behave)
     correction = correction * (correction <= settings.behave_cap)
-    if settings.kind != "decoupled":
+    if settings.kind in ("naive", "uncorrected"):
         correction = torch.ones_like(correction)
-    ratio = torch.exp(logprobs - (batch.behave if settings.kind == "naive" else batch.prox))
+    ratio = torch.exp(logprobs - anchor)
     free = ratio * batch.advantages
     clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip) * batch.advantages
     objective = correction * torch.minimum(free, clipped)
@@ -80,3 +86,11 @@ def policy_loss(logprobs: torch.Tensor, batch: PolicyBatch, settings: LossSettin
         clip_fraction=float(((clipped < free) * batch.mask).sum() / tokens),
         prox_kl=float(((batch.behave - batch.prox) * batch.mask).sum() / tokens),
     )
+
+
+def _anchor(current: torch.Tensor, batch: PolicyBatch, kind: str) -> torch.Tensor:
+    """Return the logprobs of the policy around which the trust region lies."""
+    if kind == "a3po":
+        assert batch.age is not None  # TrainingStep gives it
+        return batch.behave + batch.age / (batch.age + 1) * (current - batch.behave)
+    return batch.behave if kind == "naive" else batch.prox

@@ -64,9 +64,7 @@ class TrainingStep:
             return StepNumbers(reward=reward, tokens=tokens)
         rng.shuffle(graded)
         ids = pad([sample.prompt_ids + sample.tokens for sample, _ in graded])
-        with torch.no_grad():
-            prox = token_logprobs(self._model, ids)
-        batch = _policy_batch(graded, prox)
+        batch = _policy_batch(graded, self._prox(ids), step)
         self._set_learning_rate(step)
         tried = [self._minibatch(ids, batch, rows) for rows in self._split(len(graded))]
         done = [outcome for outcome in tried if outcome is not None]
@@ -82,6 +80,12 @@ class TrainingStep:
             clip_fraction=_mean([loss.clip_fraction for loss, _ in done]),
             prox_kl=_mean([loss.prox_kl for loss, _ in done]),
         )
+
+    def _prox(self, ids: torch.Tensor) -> torch.Tensor:
+        if self._settings.loss.kind in ("a3po", "naive"):  # which do without
+            return torch.zeros(len(ids), ids.shape[1] - 1)
+        with torch.no_grad():
+            return token_logprobs(self._model, ids)
 
     def _minibatch(self, ids: torch.Tensor, batch: PolicyBatch, rows: torch.Tensor) -> tuple[Loss, float] | None:
         """Move the policy; return None, and leave it as it is, when a number of the loss or its gradient is not finite.
@@ -113,16 +117,17 @@ def _grade(group: Group) -> list[tuple[Sample, float]]:
     return list(zip(group.samples, advantages, strict=True)) if any(advantages) else []
 
 
-def _policy_batch(graded: list[tuple[Sample, float]], prox: torch.Tensor) -> PolicyBatch:
+def _policy_batch(graded: list[tuple[Sample, float]], prox: torch.Tensor, version: int) -> PolicyBatch:
     """Lay behaviour logprobs and advantages over the response tokens; column t is about token t + 1."""
-    behave, advantages, mask = torch.zeros_like(prox), torch.zeros_like(prox), torch.zeros_like(prox)
+    behave, advantages, age, mask = (torch.zeros_like(prox) for _ in range(4))
     for row, (sample, advantage) in enumerate(graded):
         start = len(sample.prompt_ids) - 1
         span = slice(start, start + len(sample.tokens))
         behave[row, span] = torch.tensor(sample.logprobs)
         advantages[row, span] = advantage
+        age[row, span] = version - torch.tensor(sample.versions)
         mask[row, span] = 1.0
-    return PolicyBatch(behave=behave, prox=prox, advantages=advantages, mask=mask)
+    return PolicyBatch(behave=behave, prox=prox, advantages=advantages, mask=mask, age=age)
 
 
 def _mean(values: list[float]) -> float:
