@@ -16,6 +16,7 @@ import argparse
 import copy
 import json
 import logging
+import math
 import random
 import statistics
 import sys
@@ -213,7 +214,7 @@ def standard_error(one: list[float], other: list[float]) -> float:
     """Of the difference of two means; 0 for one seed, of which nothing is known."""
     if len(one) < 2:
         return 0.0
-    return ((statistics.variance(one) + statistics.variance(other)) / len(one)) ** 0.5
+    return math.sqrt((statistics.variance(one) + statistics.variance(other)) / len(one))
 
 
 Bars = dict[str, dict[str, float | bool]]

@@ -93,20 +93,17 @@ def up(
 ) -> None:
     """Start a run, or adopt the one of this name that nobody controls any more, and see it through.
 
-    Ctrl-C checkpoints and ends every machine; a second Ctrl-C ends them at once.
-    """
+    Ctrl-C checkpoints and ends every machine; a second Ctrl-C ends them at once."""
     from hexcloud import wiring
 
     store = wiring.open_store()
     options: dict[str, object] = {"name": name, "model": model, "policy": policy, "cloud": cloud, "steps": steps}
-    options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget}
-    options |= {"provider": provider, "store": store_url, "pass_env": pass_env, "engine": engine}
-    options |= {"task": task, "weights": weights}
+    options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget, "task": task}
+    options |= {"provider": provider, "store": store_url, "pass_env": pass_env, "engine": engine, "weights": weights}
     spec = spec_of(run_file, options | {"output": output and str(output), "trace": trace})
     asking = Asking(yes, as_json)
-    run = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
-    if run is None:
-        run = _begin(spec, store, asking)
+    found = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
+    run = found or _begin(spec, store, asking)
     if detach:
         _detach(run, as_json)
     else:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.lease import GroupId, LeaseId
@@ -38,7 +38,7 @@ def group(seed: int) -> Group:
     return Group(id=GroupId(seed), samples=samples)
 
 
-def trainer(seed: int) -> tuple[Qwen2ForCausalLM, torch.optim.Optimizer, TrainingStep]:
+def trainer(seed: int) -> tuple[PreTrainedModel, torch.optim.Optimizer, TrainingStep]:
     model, settings = build_model(SORT_DIGITS, seed), StepSettings()
     optimizer = make_optimizer(model, settings)
     return model, optimizer, TrainingStep(model, optimizer, settings)

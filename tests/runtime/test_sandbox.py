@@ -1,8 +1,8 @@
 import os
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import pytest
@@ -13,7 +13,9 @@ from hexcloud.runtime.sandbox import Limits, Sandbox, Verdict
 
 BRIEF = Limits(wall_s=120.0, cpu_s=2, memory_mib=256, file_mib=1, disk_mib=4, processes=8)
 
-Judge = Callable[[str], Verdict]
+
+class Judge(Protocol):
+    def __call__(self, body: str, limits: Limits = BRIEF) -> Verdict: ...
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def make_model() -> ModelMaker:
             bos_token_id=1,
             eos_token_id=2,
         )
-        model: PreTrainedModel = model_type(config)
+        model: PreTrainedModel = model_type(config)  # type: ignore[no-untyped-call]
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.2)
         return model
@@ -59,8 +59,8 @@ def make_model() -> ModelMaker:
 
 
 @pytest.fixture(scope="session")
-def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
-    def save(model: Qwen2ForCausalLM, directory: Path) -> Path:
+def save_model() -> Callable[[PreTrainedModel, Path], Path]:
+    def save(model: PreTrainedModel, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         model.config.architectures = [type(model).__name__]
         model.config.to_json_file(directory / "config.json")
@@ -75,7 +75,7 @@ def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
 @pytest.fixture(scope="session")
 def models(
     make_model: ModelMaker,
-    save_model: Callable[[Qwen2ForCausalLM, Path], Path],
+    save_model: Callable[[PreTrainedModel, Path], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, dict[int, object]]:
     """Two versions of one model, 1 and 2: `theirs` as transformers has them, `paths` as folders."""
