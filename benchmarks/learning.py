@@ -8,8 +8,8 @@ mean staleness must be at least 4, decoupled 0.1 above the loss that takes stale
 A-3PO are printed beside them, whatever they show; A-3PO's time is that of its training steps over decoupled's.
 
 A PNG of the curves is written (`--png FILE`, default learning.png). `--smoke` trains for a few steps and checks only
-that every loss takes the same path, samples are as old as they should be and rewards are within [0, 1]: too little to
-tell losses apart.
+that every loss moves the policy, samples are as old as they should be and accuracies within [0, 1]: too little to tell
+losses apart.
 """
 
 import argparse
@@ -92,7 +92,9 @@ class Size:
 
 
 FULL = Size(seeds=3, steps=150, every=25, problems=512, warmup=WarmupSettings())
-SMOKE = Size(seeds=1, steps=4, every=2, problems=64, warmup=WarmupSettings(accuracy=0.0, batch=32, check_problems=32))
+SMOKE = Size(
+    seeds=1, steps=4, every=2, problems=64, warmup=WarmupSettings(accuracy=0.05, check_every=10, check_problems=128)
+)
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,8 @@ class Curve:
     train_s: float
     """CPU seconds of all training steps."""
     oldest: int
+    moved: int
+    """Steps with a gradient."""
 
     @property
     def result(self) -> float:
@@ -169,7 +173,7 @@ def train(warm: PreTrainedModel, arm: Arm, seed: int, size: Size) -> Curve:
     settings = StepSettings(loss=LossSettings(kind=arm.loss))
     step = TrainingStep(model, make_optimizer(model, settings), settings)
     ages: list[int] = []
-    train_s = 0.0
+    train_s, moved = 0.0, 0
     with tempfile.TemporaryDirectory(prefix="learning-") as folder:
         place = Path(folder) / "0"
         write_weights(place, model.state_dict(), config_of(model))
@@ -180,14 +184,15 @@ def train(warm: PreTrainedModel, arm: Arm, seed: int, size: Size) -> Curve:
             groups = fleet.groups(version)
             ages += [version - sample.oldest_version for group in groups for sample in group.samples]
             begun_s = time.process_time()
-            step.run(groups, version, random.Random(f"{seed}/{version}"))
+            numbers = step.run(groups, version, random.Random(f"{seed}/{version}"))
             train_s += time.process_time() - begun_s
+            moved += numbers.grad_norm > 0
             place = Path(folder) / str(version + 1)
             write_weights(place, model.state_dict(), config_of(model))
             fleet.load(place, version + 1)
             if (version + 1) % size.every == 0:
                 curve.append(score(model, size))
-    return Curve(tuple(curve), statistics.mean(ages), train_s, max(ages))
+    return Curve(tuple(curve), statistics.mean(ages), train_s, max(ages), moved)
 
 
 def score(model: PreTrainedModel, size: Size) -> float:
@@ -236,9 +241,11 @@ def shape_bars(curves: dict[Arm, list[Curve]], size: Size) -> Bars:
     """Only that everything runs as it should."""
     oldest = {arm: max(curve.oldest for curve in found) for arm, found in curves.items()}
     odd = sum(age != min(arm.eta, size.steps - 1) for arm, age in oldest.items())
+    idle = sum(not one.moved for found in curves.values() for one in found)
     outside = sum(not 0 <= value <= 1 for found in curves.values() for one in found for value in one.accuracy)
     return {
         "arms_of_another_age": {"value": odd, "bar": 0, "ok": odd == 0},
+        "arms_without_a_gradient": {"value": idle, "bar": 0, "ok": idle == 0},
         "accuracies_out_of_range": {"value": outside, "bar": 0, "ok": outside == 0},
     }
 
