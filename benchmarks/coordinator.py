@@ -284,6 +284,7 @@ async def fleet(settings: Settings, url: str, echo_url: str, pipe: Connection) -
         found.ratios.append(worked.requests / settings.turn_s / (repeated.requests / (settings.turn_s / 2)))
         found.head_ratios.append(worked.requests / worked.head_s / (repeated.requests / repeated.head_s))
     rate = median(one.leases for one in found.figures) / settings.turn_s
+    await asyncio.sleep(settings.turn_s)  # the trainer takes what has piled up, or nothing may start
     found.half = await turn(workers, "half", settings.turn_s, pipe, settings.workers / (rate / 2))
     delivered = [lease for worker in workers for lease in worker.delivered]
     if len(delivered) != len(set(delivered)):
