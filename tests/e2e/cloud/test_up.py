@@ -149,7 +149,7 @@ def moves(renter: Renter, trigger: str) -> list[Mapping[str, Any]]:
 
 
 def assert_the_book_is_ec2_s(renter: Renter, run: str) -> None:
-    """The ledger has the machines that EC2 billed and no others: their seconds, at most one poll more, at their price."""
+    """The ledger has the machines that EC2 billed, no others: their seconds, at most one poll more, at their price."""
     book, billed = renter.ledger(), defaultdict(list)
     for machine in renter.bed.billed():
         if machine.tags.get("hexcloud-run") == run:
