@@ -41,8 +41,8 @@ def require_provider(spec: RunSpec) -> None:
     _require_bucket(spec)
     if missing := _missing_env(spec):
         raise ConfigError(f"pass_env: {', '.join(missing)} not set in this environment")
-    _require_extra(spec)
     objects_of(spec)
+    _require_extra(spec)
 
 
 def _require_bucket(spec: RunSpec) -> None:
