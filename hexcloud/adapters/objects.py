@@ -34,6 +34,8 @@ MAX_PARTS = 9_000
 """S3 takes 10,000."""
 WAYS_AT_ONCE = 4
 _KEY_NAMES = re.compile(r"(KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL)", re.IGNORECASE)
+_SCHEME = re.compile(r"\w+://")
+_MAYBE_SECRET = re.compile(r"[@?#]")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 
@@ -119,12 +121,22 @@ class Bucket:
             raise _said(error, f"{self.url}: cannot {what} {name}") from None  # the cause quotes headers and answers
 
 
+def typed(url: str) -> str:
+    """Return a URL as it was typed, or at most its scheme where a password, a query or a fragment may be secret."""
+    if not _MAYBE_SECRET.search(url):
+        return repr(url)
+    scheme = _SCHEME.match(url)
+    return f"{scheme[0] if scheme else ''}..."
+
+
 def _open(url: str) -> ObjectStore:
-    parts = urlsplit(url)
+    no_store = f"store: {typed(url)}: a store is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError(no_store) from None  # the cause may quote a password
     if parts.scheme not in SCHEMES or parts.username or parts.password or parts.query or parts.fragment:
-        raise ConfigError(
-            f"store: {parts.scheme}://...: a store is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
-        )
+        raise ConfigError(no_store)
     if parts.scheme == "file":
         return _open_folder(url, parts.netloc, parts.path)
     if not parts.netloc:

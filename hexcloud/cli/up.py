@@ -124,6 +124,7 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     from hexcloud.controller.budget import require_budget
     from hexcloud.controller.report import baselines_event
 
+    wiring.require_provider(spec)  # costs nothing, and reading prices takes a while
     refresh_first(spec)
     given = wiring.run_input(spec)
     _tell_unmet(given.market)
@@ -186,13 +187,17 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
         if run != old:
             store.save_run(run)
         return run
+    _refuse_if_trained(old, changes.steps or old.spec.steps, store)
+    wiring.require_provider(run.spec)
+    refresh_first(run.spec)
     run = wiring.resumed_run(run, changes.steps)
-    _refuse_if_trained(old, run.spec.steps, store)
     given = wiring.resumed_input(run)
     _tell_unmet(given.market)
     planned = make(given, run.spec.target)
     require_budget(planned.result.plan, given.market, run, wiring.timing_of(run), store.spent_usd(run.id))
     wiring.require_store(run.spec)
+    if run.spec.is_real:
+        require_accounts(planned.result.plan, given.market)
     _ask(planned, run, asking)
     run = wiring.begun_now(run)
     store.save_run(run)

@@ -14,7 +14,7 @@ from hexcloud.wiring.plan import (
     unpriced,
     workload_of,
 )
-from hexcloud.wiring.provider import passed_env, rented_clouds, require_store, timing_of
+from hexcloud.wiring.provider import passed_env, rented_clouds, require_provider, require_store, timing_of
 from hexcloud.wiring.run import (
     begun_now,
     bring_results,
@@ -61,6 +61,7 @@ __all__ = [
     "refresh_prices",
     "rented_clouds",
     "report_of",
+    "require_provider",
     "require_store",
     "resumed_input",
     "resumed_run",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SKYPILOT = "skypilot"
 PROVIDERS = (LOCAL, SKYPILOT)
+BUCKETS = ("s3://", "gs://")
+"""Stores that machines on different clouds reach; `file://` is a folder of one computer."""
 RENTED_CLOUDS = ("aws", "gcp")
 """Where SkyPilot rents for us: clouds that can be asked for machines by their tags, so that none is ever forgotten."""
 
@@ -32,18 +34,27 @@ def require_provider(spec: RunSpec) -> None:
             f"this version rents from: {', '.join(PROVIDERS)}"
         )
     if not spec.is_real:
+        objects_of(spec)
         return
     if spec.trace is not None:
         raise ConfigError(f"trace: real machines have real prices; leave out {spec.trace!r} or set `trace: null`")
-    if spec.store is None:
-        raise ConfigError(
-            f"store: provider {spec.provider} needs a bucket in which the machines meet: --store s3://BUCKET/PREFIX or "
-            "gs://BUCKET/PREFIX (docs/first-run.md)"
-        )
+    _require_bucket(spec)
     if missing := _missing_env(spec):
         raise ConfigError(f"pass_env: {', '.join(missing)} not set in this environment")
-    _require_extra(spec)
     objects_of(spec)
+    _require_extra(spec)
+
+
+def _require_bucket(spec: RunSpec) -> None:
+    """Raise ConfigError for a store that rented machines do not share: each would have a folder of its own."""
+    from hexcloud.adapters.objects import typed
+
+    if spec.store is None or not spec.store.lower().startswith(BUCKETS):
+        given = "" if spec.store is None else f"{typed(spec.store)}: "
+        raise ConfigError(
+            f"store: {given}provider {spec.provider} needs a bucket in which the machines meet: "
+            "--store s3://BUCKET/PREFIX or gs://BUCKET/PREFIX (docs/first-run.md)"
+        )
 
 
 def _require_extra(spec: RunSpec) -> None:

@@ -164,6 +164,20 @@ def test_what_is_no_store_is_refused_without_repeating_what_may_be_secret(url: s
     assert "secret" not in str(caught.value) and "quiet" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["s3://[bad/x", "s3://bad]/x", "s3://[bad]/x", "runs", "bucket/prefix", "ftp://host/x"])
+def test_what_is_no_store_is_repeated_as_it_was_typed(url: str) -> None:
+    with pytest.raises(ConfigError, match="a store is s3://BUCKET/PREFIX") as caught:
+        Bucket(url)
+    assert str(caught.value).startswith(f"store: {url!r}: ")
+
+
+@pytest.mark.parametrize(("url", "said"), [("s3://me:secret@[bad/x", "s3://..."), ("me:secret@bucket", "...")])
+def test_a_password_in_what_is_no_store_is_left_out(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match="a store is s3://BUCKET/PREFIX") as caught:
+        Bucket(url)
+    assert str(caught.value).startswith(f"store: {said}: ")
+
+
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be opened"):

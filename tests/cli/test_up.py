@@ -241,3 +241,63 @@ def test_a_run_whose_machines_need_what_is_not_set_here_is_not_adopted(
     for way in (("--resume", "main"), ("--name", "main")):
         said = cli("up", *way, "--yes")
         assert said.code == 2 and "pass_env: BUCKET_KEY not set in this environment" in said.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--provider", "skyplot"), "did you mean skypilot"),
+        (("--provider", "skypilot"), "store: provider skypilot needs a bucket"),
+        (("--provider", "skypilot", "--store", "file:///nowhere"), "store: 'file:///nowhere': provider skypilot needs"),
+        (("--provider", "skypilot", "--store", "s3://[bad/x"), "store: 's3://[bad/x': a store is s3://BUCKET"),
+        (
+            ("--provider", "skypilot", "--store", "s3://b/x", "--pass-env", "NO_SUCH_VARIABLE"),
+            "NO_SUCH_VARIABLE not set",
+        ),
+        (("--store", "s3://[bad/x"), "store: 's3://[bad/x': a store is s3://BUCKET"),
+    ],
+)
+def test_what_no_run_can_be_rented_with_is_said_before_any_price_is_read(
+    cli: Callable[..., Any], moto: Any, asked: tuple[str, ...], said: str
+) -> None:
+    done = cli("up", *asked, "--cloud", "aws", "--target-throughput", "10k", "--yes")
+    assert done.code == 2 and said in done.err
+    assert "reading live prices" not in done.err and moto.calls() == []
+
+
+@pytest.fixture
+def ended_on_aws(store: SqliteStore, run: RunRecord, moto: Any) -> RunRecord:
+    """A run on real machines of AWS that has ended, whose store is there."""
+    pytest.importorskip("sky", reason="SkyPilot is not installed")
+    boto3 = pytest.importorskip("boto3", reason="the SDK of AWS is not installed")
+    boto3.client("s3", "us-east-1").create_bucket(Bucket="resumed")
+    spec = run.spec.model_copy(
+        update={"provider": "skypilot", "store": "s3://resumed/x", "trace": None, "cloud": ("aws",)}
+    )
+    policy = run.policy.model_copy(update={"clouds": ("aws",), "budget_usd": 5000.0})
+    ended = run.model_copy(update={"spec": spec, "policy": policy, "state": RunState.DONE, "clock_scale": 1.0})
+    store.save_run(ended)
+    return ended
+
+
+def test_a_real_run_that_ended_goes_on_at_live_prices_and_only_where_its_account_may(
+    cli: Callable[..., Any], store: SqliteStore, ended_on_aws: RunRecord, moto: Any
+) -> None:
+    none_left = dict.fromkeys(["L-417A185B", "L-DB2E81BA", "L-3819A6DF", "L-7212CCBC", "L-34B43A08"], 0)
+    moto.tell(quotas={"*": none_left})
+    said = cli("up", "--resume", "main", "--yes")
+    assert said.code == 2
+    assert "reading live prices of aws" in said.err and wiring.open_prices().current() != ()
+    assert "nothing was rented, since it would fail:" in said.err and "0 left of 0" in said.err
+    assert store.run(ended_on_aws.id) == ended_on_aws, "nothing was changed"
+
+
+def test_a_real_run_that_ended_needs_what_a_new_one_needs_before_any_price_is_read(
+    cli: Callable[..., Any], store: SqliteStore, ended_on_aws: RunRecord, moto: Any
+) -> None:
+    spec = ended_on_aws.spec.model_copy(update={"pass_env": ("NO_SUCH_VARIABLE",)})
+    store.save_run(ended_on_aws.model_copy(update={"spec": spec}))
+    moto.tell()
+    said = cli("up", "--resume", "main", "--yes")
+    assert said.code == 2 and "pass_env: NO_SUCH_VARIABLE not set" in said.err
+    assert "reading live prices" not in said.err and moto.calls() == []

@@ -1,5 +1,6 @@
 """Who rents: what a run on real machines needs before anything is asked of a cloud."""
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -12,12 +13,24 @@ from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.run import RunSpec, RunState
 from hexcloud.wiring import provider
 
+GOOGLE_KEY = json.dumps(
+    {
+        "disable_oauth": True,
+        "client_email": "",
+        "private_key": "",
+        "private_key_id": "",
+        "gcs_base_url": "http://127.0.0.1",
+    }
+)
+
 
 @pytest.fixture
-def real(tmp_path: Path) -> RunSpec:
+def real(monkeypatch: pytest.MonkeyPatch) -> RunSpec:
     """A run on real machines, on a computer that has all it takes."""
     pytest.importorskip("sky", reason="SkyPilot is not installed")
-    return RunSpec(provider="skypilot", store=f"file://{tmp_path}", target="10k")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")  # else the SDK looks for keys outside this test
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "made-up")
+    return RunSpec(provider="skypilot", store="s3://runs/mine", target="10k")
 
 
 def test_a_real_run_has_no_trace_and_one_second_of_it_is_a_second(real: RunSpec) -> None:
@@ -41,7 +54,9 @@ def test_only_clouds_that_list_machines_by_their_tags_are_rented_on(real: RunSpe
     [
         ({"provider": "skyplot"}, "'skyplot' is unknown.*did you mean skypilot.*rents from: local, skypilot"),
         ({"store": None}, "store: provider skypilot needs a bucket .*--store s3://"),
-        ({"store": "ftp://nowhere/x"}, "store"),
+        ({"store": "ftp://nowhere/x"}, "store: 'ftp://nowhere/x': provider skypilot needs a bucket .*--store s3://"),
+        ({"store": "nowhere"}, "store: 'nowhere': provider skypilot needs a bucket"),
+        ({"store": "s3://[bad/x"}, r"store: 's3://\[bad/x': a store is s3://BUCKET/PREFIX"),
         ({"trace": "demo"}, "trace: real machines have real prices"),
         ({"pass_env": ("NO_SUCH_VARIABLE",)}, "pass_env: NO_SUCH_VARIABLE not set"),
         ({"cloud": ("nebius",)}, "does not rent on nebius: .* it rents on aws, gcp"),
@@ -52,6 +67,27 @@ def test_what_is_missing_is_said_with_its_field_and_the_mend(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         wiring.run_input(real.model_copy(update=change))
+
+
+@pytest.mark.parametrize("spelt", ["file://{}/store", " file://{}/store", "FILE://{}/store"])
+def test_rented_machines_do_not_meet_in_a_folder_and_none_is_made(real: RunSpec, tmp_path: Path, spelt: str) -> None:
+    spec = real.model_copy(update={"store": spelt.format(tmp_path)})
+    with pytest.raises(ConfigError, match="provider skypilot needs a bucket in which the machines meet"):
+        provider.require_provider(spec)
+    assert not (tmp_path / "store").exists()
+    provider.require_provider(spec.model_copy(update={"provider": "local"}))
+
+
+@pytest.mark.parametrize("store", ["s3://runs/mine", "gs://runs/mine"])
+def test_rented_machines_meet_in_a_bucket(real: RunSpec, monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", GOOGLE_KEY)
+    provider.require_provider(real.model_copy(update={"store": store}))
+
+
+def test_a_run_on_this_computer_has_a_store_that_is_one_or_none() -> None:
+    with pytest.raises(ConfigError, match=r"store: 's3://\[bad/x'"):
+        provider.require_provider(RunSpec(store="s3://[bad/x"))
+    provider.require_provider(RunSpec())
 
 
 def test_a_policy_that_leaves_no_cloud_to_rent_on_does_not_mean_every_cloud(real: RunSpec, tmp_path: Path) -> None:
