@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test test-slow test-cloud sglang test-sglang check lint bench bench-smoke docs lock clean
+.PHONY: help setup up test test-slow test-soak test-cloud sglang test-sglang check lint bench bench-smoke docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ test: setup ## Pass all tests of the default tier, on every core
 
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow
+
+test-soak: setup ## Faults and proofs at random, minutes each: not in CI
+	$(BIN)/pytest -m soak
 
 .venv-sglang/.done: $(wildcard deploy/sglang-cpu/*.t* deploy/sglang-cpu/*/*.py)
 	@$(PYTHON) -c 'import platform, sys; machine = (sys.platform, platform.machine()); sys.exit(0 if machine == ("linux", "x86_64") else f"SGLang has no wheel for {machine}")'

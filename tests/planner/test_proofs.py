@@ -142,7 +142,7 @@ def test_no_objective_refutes_another(makers: Makers, data: st.DataObject) -> No
     check_all(Shop(*data.draw(markets(makers))), data)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(HOUR_S)
 @given(st.data())
 @MANY
@@ -185,7 +185,7 @@ def test_pruning_loses_no_optimum(makers: Makers, data: st.DataObject) -> None:
     check_pruning(makers, data)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(HOUR_S)
 @given(st.data())
 @MANY
