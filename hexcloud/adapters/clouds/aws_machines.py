@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import groupby
 
 from hexcloud.adapters.clouds import aws_answers as answers
 from hexcloud.adapters.clouds.aws import ENDED, AwsAccount, AwsRegion, Patience
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
-from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, each
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, ask_all, each
 from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError, UnknownProvisionError
 
 AWS = "aws"
@@ -43,11 +42,12 @@ class AwsMachines:
 
     def end(self, machines: Iterable[Machine]) -> None:
         """See `Machines.end`. One call a region, and one a machine where AWS refuses all for the sake of one."""
-        for region, found in groupby(sorted(machines, key=lambda machine: machine.region), lambda one: one.region):
-            ids = [machine.id for machine in found]
-            if not self._end(region, ids):
-                for one in ids:
-                    self._end(region, [one])
+        places: dict[str, list[str]] = {}
+        for machine in machines:
+            places.setdefault(machine.region, []).append(machine.id)
+        _, problems = each(lambda region: self._end_in(region, places[region]), sorted(places))
+        for problem in problems.values():
+            raise problem
 
     def tag(self, machine: Machine, tags: Mapping[str, str]) -> None:
         """See `Machines.tag`."""
@@ -81,16 +81,24 @@ class AwsMachines:
             found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
             return tuple(machine_of(region, instance) for instance in found)
 
-    def _end(self, region: str, ids: list[str]) -> bool:
-        """Return False when one of them is not known any more: then AWS has ended none."""
+    def _end_in(self, region: str, ids: list[str]) -> tuple[()]:
+        """End a region's machines: AWS refuses all for the sake of one that is protected, denied or not known."""
         try:
-            with _typed():
-                AwsRegion(self._account, region).terminate(ids)
+            self._end(region, ids)
         except UnknownProvisionError as error:
-            if error.code != GONE:
+            is_silent = isinstance(error.__cause__, AwsError) and error.__cause__.why is Why.SILENT
+            if len(ids) == 1 or is_silent:  # to be silent to each of them takes hours
                 raise
-            return False
-        return True
+            ask_all(lambda one: self._end(region, [one]), ids)
+        return ()
+
+    def _end(self, region: str, ids: list[str]) -> None:
+        with _typed():
+            try:
+                AwsRegion(self._account, region).terminate(ids)
+            except AwsError as error:
+                if error.code != GONE or len(ids) > 1:
+                    raise
 
 
 def machine_of(region: str, instance: object) -> Machine:
