@@ -15,6 +15,9 @@ MAX_CALLS = 16
 EVERYWHERE = "*"
 """In the place of a region: the account as a whole does not answer."""
 
+CLOSED = frozenset({"AuthFailure", "OptInRequired"})
+"""Codes with which a region of AWS refuses an account that has not enabled it; the first means bad keys too."""
+
 Said = TypeVar("Said")
 Asked = TypeVar("Asked")
 
@@ -55,7 +58,7 @@ class Machines(Protocol):
     """One account on one cloud.
 
     Every call but `look` raises CredentialsError, RateLimitError or UnknownProvisionError, the latter with the cloud's
-    own code.
+    own code: one of CLOSED where a region is not enabled for an account that is known elsewhere.
     """
 
     def look(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> Answer:

@@ -121,7 +121,7 @@ def test_a_region_that_refuses_keeps_no_machine_of_another_alive(
     start(ec2, "us-west-2", RUN)
     found = machines.listed(RUN, REGIONS)
     moto.tell(faults=[{"action": "TerminateInstances", "region": "us-east-1", "do": "unknown"}])
-    with pytest.raises(CredentialsError, match="us-east-1"):
+    with pytest.raises(UnknownProvisionError, match="us-east-1"):
         machines.end(found)
     assert ids(machines.listed(RUN, REGIONS)) == set(kept)
 
@@ -185,6 +185,26 @@ def test_a_region_that_does_not_answer_hides_no_machine_elsewhere(
     assert ids(answer.machines) >= set(ours) and list(answer.problems) == ["us-west-2"]
     moto.tell(faults=[{"action": "DescribeRegions", "do": "denied"}])
     assert list(machines.look(RUN).problems) == [EVERYWHERE]
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        (("AuthFailure", ""), UnknownProvisionError),
+        (("OptInRequired", ""), UnknownProvisionError),
+        (("AuthFailure", "dead"), CredentialsError),
+    ],
+)
+def test_a_region_that_is_not_enabled_is_no_sign_of_dead_credentials(
+    moto: Any, machines: AwsMachines, codes: tuple[str, str], kind: type[Exception]
+) -> None:
+    code, dead = codes
+    faults = [{"service": "ec2", "region": "us-west-2", "do": "unknown", "code": code}]
+    moto.tell(faults=faults + ([{"service": "sts", "do": "unknown"}] if dead else []))
+    (problem,) = machines.look(RUN, REGIONS).problems.values()
+    assert type(problem) is kind and problem.code == code
+    with pytest.raises(kind):
+        machines.zone_name("us-west-2", "usw2-az1")
 
 
 def test_a_machine_of_a_gang_is_told_apart(ec2: dict[str, Any], machines: AwsMachines) -> None:
