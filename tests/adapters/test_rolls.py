@@ -13,6 +13,7 @@ from hexcloud.adapters.provisioners.local import LocalProvisioner
 from hexcloud.adapters.provisioners.naming import cluster_name, tags_of
 from hexcloud.adapters.rolls import AccountRoll, ComputerRoll
 from hexcloud.domain.command import Command
+from hexcloud.domain.errors import ProvisionError
 from hexcloud.domain.fleet import THIS_COMPUTER, Node, NodeStatus, RunId, node_id
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
@@ -81,6 +82,16 @@ def test_a_region_that_is_denied_is_named_and_hides_no_machine_elsewhere(moto: A
     assert [machine.id for machine in look.machines] == [first] and list(look.problems) == ["aws/eu-west-1"]
     account.end(look.machines)
     assert account.look().machines == ()
+
+
+def test_a_region_that_refuses_an_end_keeps_no_machine_elsewhere_alive(moto: Any, account: AccountRoll) -> None:
+    kept = start("eu-west-1", node("main-1", 1))
+    for number, region in enumerate(("us-east-1", "us-west-2")):
+        start(region, node("other-2", number))
+    moto.tell(faults=[{"action": "TerminateInstances", "region": "eu-west-1", "do": "denied"}])
+    with pytest.raises(ProvisionError, match="eu-west-1"):
+        account.end(account.look().machines)
+    assert [machine.id for machine in account.look().machines] == [kept]
 
 
 def test_this_computers_processes_are_machines_too(tmp_path: Path) -> None:

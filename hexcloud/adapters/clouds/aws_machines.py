@@ -4,12 +4,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import groupby
 
 from hexcloud.adapters.clouds import aws_answers as answers
 from hexcloud.adapters.clouds.aws import ENDED, AwsAccount, AwsRegion, Patience
 from hexcloud.adapters.clouds.aws_errors import AwsError, Why
-from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, each
+from hexcloud.adapters.clouds.machines import CLOSED, EVERYWHERE, Answer, Machine, ask_all, each
 from hexcloud.domain.errors import CredentialsError, ProvisionError, RateLimitError, UnknownProvisionError
 
 AWS = "aws"
@@ -43,22 +42,23 @@ class AwsMachines:
 
     def end(self, machines: Iterable[Machine]) -> None:
         """See `Machines.end`. One call a region, and one a machine where AWS refuses all for the sake of one."""
-        for region, found in groupby(sorted(machines, key=lambda machine: machine.region), lambda one: one.region):
-            ids = [machine.id for machine in found]
-            if not self._end(region, ids):
-                for one in ids:
-                    self._end(region, [one])
+        places: dict[str, list[str]] = {}
+        for machine in machines:
+            places.setdefault(machine.region, []).append(machine.id)
+        _, problems = each(lambda region: self._end_in(region, places[region]), sorted(places))
+        for problem in problems.values():
+            raise problem
 
     def tag(self, machine: Machine, tags: Mapping[str, str]) -> None:
         """See `Machines.tag`."""
-        with _typed():
-            AwsRegion(self._account, machine.region).tag([machine.id], tags)
+        with self._at(machine.region) as place:
+            place.tag([machine.id], tags)
 
     def zone_name(self, region: str, zone: str) -> str:
         """Return the account's name of a zone id; a name stays as it is. Raises UnknownProvisionError for neither."""
-        with _typed():
+        with self._at(region) as place:
             if region not in self._zones:
-                self._zones[region] = answers.zones(AwsRegion(self._account, region).zones())
+                self._zones[region] = answers.zones(place.zones())
         names = {id_: name for name, id_ in self._zones[region].items()}
         if zone in names.values():
             return zone
@@ -76,19 +76,47 @@ class AwsMachines:
             return tuple(sorted(answers.text(region, "RegionName") for region in home.regions()))
 
     def _in_region(self, region: str, tags: Mapping[str, str]) -> tuple[Machine, ...]:
-        with _typed():
-            reservations = AwsRegion(self._account, region).tagged(tags)
+        with self._at(region) as place:
+            reservations = place.tagged(tags)
             found = (instance for reservation in reservations for instance in answers.items(reservation, "Instances"))
             return tuple(machine_of(region, instance) for instance in found)
 
-    def _end(self, region: str, ids: list[str]) -> bool:
-        """Return False when one of them is not known any more: then AWS has ended none."""
+    def _end_in(self, region: str, ids: list[str]) -> tuple[()]:
+        """End a region's machines: AWS refuses all for the sake of one that is protected, denied or not known."""
         try:
-            with _typed():
-                AwsRegion(self._account, region).terminate(ids)
+            self._end(region, ids)
         except UnknownProvisionError as error:
-            if error.code != GONE:
+            is_silent = isinstance(error.__cause__, AwsError) and error.__cause__.why is Why.SILENT
+            if len(ids) == 1 or is_silent or error.code in CLOSED:  # no other answer to each; silences take hours
                 raise
+            ask_all(lambda one: self._end(region, [one]), ids)
+        return ()
+
+    def _end(self, region: str, ids: list[str]) -> None:
+        with self._at(region) as place:
+            try:
+                place.terminate(ids)
+            except AwsError as error:
+                if error.code != GONE or len(ids) > 1:
+                    raise
+
+    @contextmanager
+    def _at(self, region: str) -> Iterator[AwsRegion]:
+        """Give a region. One that is not enabled for the account answers as to a stranger, and others know us."""
+        with _typed():
+            try:
+                yield AwsRegion(self._account, region)
+            except AwsError as error:
+                if error.code not in CLOSED or not self._is_known():
+                    raise
+                said = f"{error}; the region is not enabled for the account"
+                raise UnknownProvisionError(said, code=error.code) from error
+
+    def _is_known(self) -> bool:
+        """Does AWS accept the credentials at all?"""
+        try:
+            AwsRegion(self._account, self._account.home_region()).identity()
+        except AwsError:
             return False
         return True
 

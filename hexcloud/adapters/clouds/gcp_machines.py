@@ -15,7 +15,7 @@ from google.cloud import compute_v1
 
 from hexcloud.adapters.clouds.gcp_access import GcpAccess, Service, open_access
 from hexcloud.adapters.clouds.gcp_errors import FOREIGN, Ask, is_throttling, reason
-from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, carries
+from hexcloud.adapters.clouds.machines import EVERYWHERE, Answer, Machine, ask_all, carries
 from hexcloud.domain.errors import CredentialsError, MarketError, ProvisionError, RateLimitError, UnknownProvisionError
 
 GCP = "gcp"
@@ -70,9 +70,7 @@ class GcpMachines:
 
     def end(self, machines: Iterable[Machine]) -> None:
         """See `Machines.end`."""
-        for machine in machines:
-            with self._typed(f"machine {machine.id}", "compute.instances.delete") as access:
-                self._delete(access, machine)
+        ask_all(self._end, machines)
 
     def tag(self, machine: Machine, tags: Mapping[str, str]) -> None:
         """See `Machines.tag`. Somebody who changed the labels in between is asked about again, by the next call."""
@@ -88,6 +86,10 @@ class GcpMachines:
     def zone_name(self, region: str, zone: str) -> str:
         """Return the zone: all accounts call it the same."""
         return zone
+
+    def _end(self, machine: Machine) -> None:
+        with self._typed(f"machine {machine.id}", "compute.instances.delete") as access:
+            self._delete(access, machine)
 
     def _delete(self, access: GcpAccess, machine: Machine) -> None:
         with compute_v1.InstancesClient(**_rest(access)) as client:

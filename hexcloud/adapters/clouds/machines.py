@@ -15,7 +15,11 @@ MAX_CALLS = 16
 EVERYWHERE = "*"
 """In the place of a region: the account as a whole does not answer."""
 
+CLOSED = frozenset({"AuthFailure", "OptInRequired"})
+"""Codes with which a region of AWS refuses an account that has not enabled it; the first means bad keys too."""
+
 Said = TypeVar("Said")
+Asked = TypeVar("Asked")
 
 
 class Machine(NamedTuple):
@@ -54,7 +58,7 @@ class Machines(Protocol):
     """One account on one cloud.
 
     Every call but `look` raises CredentialsError, RateLimitError or UnknownProvisionError, the latter with the cloud's
-    own code.
+    own code: one of CLOSED where a region is not enabled for an account that is known elsewhere.
     """
 
     def look(self, tags: Mapping[str, str], regions: Iterable[str] = ()) -> Answer:
@@ -74,7 +78,7 @@ class Machines(Protocol):
         ...
 
     def end(self, machines: Iterable[Machine]) -> None:
-        """Terminate them; those that ended meanwhile are fine."""
+        """Terminate them; those that ended meanwhile are fine. Raises the first refusal, once all were asked for."""
         ...
 
     def tag(self, machine: Machine, tags: Mapping[str, str]) -> None:
@@ -104,6 +108,18 @@ def each(
         answers = dict(zip(asked, threads.map(one, asked), strict=True))
     said = tuple(word for answer in answers.values() if not isinstance(answer, ProvisionError) for word in answer)
     return said, {place: answer for place, answer in answers.items() if isinstance(answer, ProvisionError)}
+
+
+def ask_all(ask: Callable[[Asked], None], things: Iterable[Asked]) -> None:
+    """Ask for one after another, whatever becomes of those before. Raises the first refusal, at the end."""
+    refusals: list[ProvisionError] = []
+    for thing in things:
+        try:
+            ask(thing)
+        except ProvisionError as error:
+            refusals.append(error)
+    for refusal in refusals:
+        raise refusal
 
 
 def carries(machine_tags: Mapping[str, str], tags: Mapping[str, str]) -> bool:

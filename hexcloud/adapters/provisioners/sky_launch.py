@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hexcloud.adapters.clouds.machines import Machine, Machines
+from hexcloud.adapters.clouds.machines import CLOSED, Machine, Machines
 from hexcloud.adapters.provisioners.naming import own_tags
 from hexcloud.adapters.provisioners.sky_calls import JobState, Progress, SkyCalls, Started, TaskRefusedError
 from hexcloud.adapters.provisioners.sky_end import SkyEnd
@@ -22,6 +22,7 @@ from hexcloud.domain.errors import (
     ConfigError,
     NotYetError,
     ProvisionError,
+    QuotaError,
     UnknownProvisionError,
 )
 from hexcloud.domain.offer import Tenure
@@ -51,7 +52,7 @@ class SkyLaunch:
         if record.is_started or record.is_ending:
             return
         if record.refusal is None and not record.request:
-            record = self._ask(order, record)
+            record = self._ask(order, self.records.change(record.cluster, is_ended=False))
         if record.refusal is None:
             record = self._look(order, record)
         if record.refusal is not None:
@@ -67,7 +68,12 @@ class SkyLaunch:
         if self.sky.has(record.cluster) and (jobs := self.sky.jobs(record.cluster)):
             # The server has forgotten its requests, but not the cluster: another launch would run a second program.
             return self.records.change(record.cluster, job=jobs[0], phase=SETUP)
-        task = self._task(order)
+        try:
+            task = self._task(order)
+        except UnknownProvisionError as error:
+            if error.code not in CLOSED:
+                raise
+            return self._refuse(record, error)
         try:
             request = self.sky.launch(task, record.cluster)
         except TaskRefusedError as refused:
@@ -128,13 +134,22 @@ class SkyLaunch:
         return self.records.change(record.cluster, refusal=waiting)
 
     def _release(self, record: SkyRecord, waiting: Refusal) -> None:
-        """Raise a refusal once nothing of the launch is left; then the same cluster may be asked for again."""
-        if not self.end.is_gone(record):
-            return
+        """Raise a refusal once nothing of the launch is left; then the same cluster may be asked for again.
+
+        A region that refused the launch as one that is not enabled, and refuses still, has nothing of it: QuotaError.
+        """
+        try:
+            if not self.end.is_gone(record):
+                return
+            is_closed = False
+        except UnknownProvisionError as error:
+            is_closed = {error.code, waiting.code} <= CLOSED
+            if not is_closed:
+                raise
         begun = {name: SkyRecord.model_fields[name].default for name in _OF_ONE_TRY}
         spent = (*record.spent, *((record.request,) if record.request else ()))
-        self.records.change(record.cluster, **begun, spent=spent)
-        kind: type[ProvisionError] = getattr(errors, waiting.kind)
+        self.records.change(record.cluster, **begun, spent=spent, is_ended=is_closed)
+        kind: type[ProvisionError] = QuotaError if is_closed else getattr(errors, waiting.kind)
         raise kind(waiting.message, record.offer_id, waiting.code)
 
 

@@ -25,6 +25,8 @@ def ec2(moto: Any) -> Iterator[dict[str, Any]]:
     for client in clients.values():
         reservations = client.describe_instances()["Reservations"]
         ids = [instance["InstanceId"] for reservation in reservations for instance in reservation["Instances"]]
+        for one in ids:
+            client.modify_instance_attribute(InstanceId=one, DisableApiTermination={"Value": False})
         if ids:
             client.terminate_instances(InstanceIds=ids)
         client.close()
@@ -112,6 +114,41 @@ def test_one_that_is_unknown_by_now_does_not_save_the_others(ec2: dict[str, Any]
     assert machines.listed(RUN, ["us-east-1"]) == ()
 
 
+def test_a_region_that_refuses_keeps_no_machine_of_another_alive(
+    moto: Any, ec2: dict[str, Any], machines: AwsMachines
+) -> None:
+    kept = start(ec2, "us-east-1", RUN, count=2)
+    start(ec2, "us-west-2", RUN)
+    found = machines.listed(RUN, REGIONS)
+    moto.tell(faults=[{"action": "TerminateInstances", "region": "us-east-1", "do": "unknown"}])
+    with pytest.raises(UnknownProvisionError, match="us-east-1"):
+        machines.end(found)
+    assert ids(machines.listed(RUN, REGIONS)) == set(kept)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_one_that_is_protected_keeps_no_neighbour_alive(ec2: dict[str, Any], machines: AwsMachines, at: int) -> None:
+    kept = start(ec2, "us-east-1", RUN, count=3)[at]
+    ec2["us-east-1"].modify_instance_attribute(InstanceId=kept, DisableApiTermination={"Value": True})
+    found = machines.listed(RUN, ["us-east-1"])
+    with pytest.raises(UnknownProvisionError, match=kept) as refused:
+        machines.end(found)
+    assert refused.value.code == "OperationNotPermitted"
+    assert ids(machines.listed(RUN, ["us-east-1"])) == {kept}
+
+
+def test_a_region_that_throttles_is_not_asked_for_each_machine(
+    moto: Any, ec2: dict[str, Any], machines: AwsMachines
+) -> None:
+    start(ec2, "us-east-1", RUN, count=3)
+    found = machines.listed(RUN, ["us-east-1"])
+    moto.tell(faults=[{"action": "TerminateInstances", "do": "throttle"}])
+    before = len(moto.calls())
+    with pytest.raises(RateLimitError):
+        machines.end(found)
+    assert len(moto.calls()) == before + 1
+
+
 def test_a_refused_end_is_said_with_its_code(moto: Any, ec2: dict[str, Any], machines: AwsMachines) -> None:
     start(ec2, "us-east-1", RUN)
     found = machines.listed(RUN, ["us-east-1"])
@@ -148,6 +185,26 @@ def test_a_region_that_does_not_answer_hides_no_machine_elsewhere(
     assert ids(answer.machines) >= set(ours) and list(answer.problems) == ["us-west-2"]
     moto.tell(faults=[{"action": "DescribeRegions", "do": "denied"}])
     assert list(machines.look(RUN).problems) == [EVERYWHERE]
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        (("AuthFailure", ""), UnknownProvisionError),
+        (("OptInRequired", ""), UnknownProvisionError),
+        (("AuthFailure", "dead"), CredentialsError),
+    ],
+)
+def test_a_region_that_is_not_enabled_is_no_sign_of_dead_credentials(
+    moto: Any, machines: AwsMachines, codes: tuple[str, str], kind: type[Exception]
+) -> None:
+    code, dead = codes
+    faults = [{"service": "ec2", "region": "us-west-2", "do": "unknown", "code": code}]
+    moto.tell(faults=faults + ([{"service": "sts", "do": "unknown"}] if dead else []))
+    (problem,) = machines.look(RUN, REGIONS).problems.values()
+    assert type(problem) is kind and problem.code == code
+    with pytest.raises(kind):
+        machines.zone_name("us-west-2", "usw2-az1")
 
 
 def test_a_machine_of_a_gang_is_told_apart(ec2: dict[str, Any], machines: AwsMachines) -> None:

@@ -92,6 +92,16 @@ def test_machines_are_ended_and_one_that_ended_meanwhile_is_fine(cloud: GcpCloud
     assert names(machines, RUN) == set()
 
 
+def test_one_that_is_refused_keeps_no_other_alive(cloud: GcpCloud, machines: GcpMachines) -> None:
+    for zone, name in ((HERE, "one"), (HERE, "two"), (THERE, "three")):
+        start(cloud, zone, name, RUN)
+    found = sorted(machines.listed(RUN), key=lambda machine: machine.id != "one")
+    cloud.change(faults=[{"method": "DELETE", "path": "/instances/one", "status": 403, "reason": "forbidden"}])
+    with pytest.raises(UnknownProvisionError, match="Google Cloud machine one: "):
+        machines.end(found)
+    assert names(machines, RUN) == {"one"}
+
+
 def test_a_machine_of_a_gang_is_told_apart(cloud: GcpCloud, machines: GcpMachines) -> None:
     for name in ("one", "two"):
         start(cloud, HERE, name, RUN)

@@ -6,7 +6,14 @@ import pytest
 
 from hexcloud.adapters.provisioners.naming import NODE, own_tags
 from hexcloud.adapters.provisioners.sky_calls import JobState
-from hexcloud.domain.errors import CapacityError, NotYetError, RateLimitError, UnknownProvisionError
+from hexcloud.domain.errors import (
+    CapacityError,
+    CredentialsError,
+    NotYetError,
+    QuotaError,
+    RateLimitError,
+    UnknownProvisionError,
+)
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.offer import Offer
 from tests.adapters.provisioners.renting import Rented, command
@@ -54,6 +61,44 @@ def test_a_gang_that_is_refused_whole_costs_nothing(
     assert rented.refusal(gang, here).code == "VcpuLimitExceeded"
     assert rented.listed() == ()
     assert [call["launch"] for call in moto.calls() if "launch" in call] == ["refused"]
+
+
+@pytest.mark.parametrize("is_zone_known", [False, True])
+@pytest.mark.parametrize(("is_dead", "kind"), [(False, QuotaError), (True, CredentialsError)])
+def test_a_region_that_is_not_enabled_is_refused_by_itself_unless_the_credentials_are_dead(
+    moto: Any,
+    rented: Rented,
+    here: Offer,
+    nodes: tuple[Node, ...],
+    is_zone_known: bool,
+    is_dead: bool,
+    kind: type[Exception],
+) -> None:
+    if is_zone_known:
+        rented.machines.zone_name(here.region, here.zone or "")
+    faults = [{"service": "ec2", "region": here.region, "do": "unknown"}]
+    moto.tell(faults=faults + ([{"service": "sts", "do": "unknown"}] if is_dead else []))
+    error = rented.refusal(nodes[:1], here)
+    assert type(error) is kind and error.code == "AuthFailure"
+    assert len(rented.sky.of("launch")) == int(is_zone_known)
+    moto.tell()
+    assert rented.listed() == ()
+    if not is_dead:
+        rented.launch(nodes[:1], here)
+        assert rented.listed() == (nodes[0].id,)
+
+
+def test_a_region_that_closes_upon_a_failed_launch_is_not_taken_for_empty(
+    moto: Any, rented: Rented, here: Offer, nodes: tuple[Node, ...]
+) -> None:
+    rented.sky.job_state, rented.sky.down_fails = JobState.SETTING_UP, True
+    with pytest.raises(AssertionError):
+        rented.launch(nodes[:1], here, turns=4)
+    rented.sky.job_state = JobState.SETUP_FAILED
+    moto.tell(faults=[{"service": "ec2", "region": here.region, "do": "unknown"}])
+    assert type(rented.refusal(nodes[:1], here)) is UnknownProvisionError
+    moto.tell()
+    assert rented.listed() == (nodes[0].id,)
 
 
 def test_the_machines_of_a_gang_are_told_apart_in_rank_order(
