@@ -210,7 +210,8 @@ def _against(history: History, rule: Codes, on_demand: History, fair: _Fair) -> 
     dear = np.where(np.isnan(full), fair.usual_usd_per_hour[owners[asked]], full)
     spot = history.usd_per_hour[asked]
     counts = fair.gpu_counts[owners[asked]]
-    is_one_gpus = (counts >= SMALL) & (np.abs(spot * counts - dear) <= (SAME - 1) * dear)
+    share = dear / np.maximum(counts, 1)  # a product would overflow for the largest floats that a source may say
+    is_one_gpus = (counts >= SMALL) & (np.abs(spot - share) <= (SAME - 1) * share)
     is_floor = (spot < dear * FLOOR_SHARE) | is_one_gpus
     doubts = [spot > full * OVER_ON_DEMAND, is_floor, spot >= full / OVER_ON_DEMAND]
     judged = rule.copy()
