@@ -271,6 +271,7 @@ def test_a_recommendation_to_move_is_passed_on_and_changes_nothing(
         running = asyncio.create_task(agent.run())
         await until(lambda: held(coordinator) > 0)
         agent.hear(Notice(cause=REBALANCE, until_s=time.time()))
+        await until(lambda: coordinator.view().nodes[0].notice is not None)
         await train(coordinator, publish, 3)
         notice = coordinator.view().nodes[0].notice
         assert notice is not None and notice.cause == REBALANCE
