@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.policy import Policy, ReplanSchedule
+from hexcloud.domain.training import TrainingSpec
 from hexcloud.domain.workload import Workload
 
 MAX_NAME = 40
@@ -59,6 +60,7 @@ class RunSpec(Frozen):
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)
     seed: int = 0
+    training: TrainingSpec = TrainingSpec()
     output: str | None = None
     """Folder for the final HF model and checkpoints; default: in the run's own folder."""
 

@@ -36,6 +36,7 @@ from hexcloud.domain.messages import (
     PartialCommit,
     Pointer,
     Register,
+    Rendezvous,
     Renewal,
     StepReport,
     StopRequest,
@@ -163,6 +164,12 @@ class Routes:
         self._coordinator.evaluate(await _read(request, Evaluation))
         return Response(status_code=DONE)
 
+    async def rendezvous(self, request: Request) -> Response:
+        """POST /rendezvous: rank 0 says where the trainer's ranks meet, and whether they have."""
+        self._require_trainer(request)
+        self._coordinator.gang.meet(await _read(request, Rendezvous))
+        return Response(status_code=DONE)
+
     async def finish(self, request: Request) -> Response:
         """POST /finish: the trainer has written output and checkpoint."""
         self._require_trainer(request)
@@ -245,6 +252,7 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/links", routes.links),
         ("/publish", routes.publish),
         ("/evaluation", routes.evaluation),
+        ("/rendezvous", routes.rendezvous),
         ("/finish", routes.finish),
         ("/control/renew", routes.renew),
         ("/control/admit", routes.admit),

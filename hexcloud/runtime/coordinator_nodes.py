@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Notice, Register, Startup
+from hexcloud.domain.messages import INTERRUPTION, Heartbeat, LinkReport, NodeView, Notice, Register, Startup
 from hexcloud.domain.plan import Role
 
 RATE_WINDOW_S = 10.0
@@ -44,6 +44,11 @@ class KnownNode:
             return 0.0
         (from_s, before), (to_s, after) = self.generated[0], self.generated[-1]
         return max(0, after - before) / (to_s - from_s) if to_s > from_s else 0.0
+
+    @property
+    def is_going(self) -> bool:
+        """Was it told to leave, or will the cloud take it?"""
+        return self.is_draining or (self.notice is not None and self.notice.cause == INTERRUPTION)
 
     def note(self, message: Heartbeat, now_s: float) -> None:
         """Keep what a heartbeat says."""

@@ -1,10 +1,15 @@
-"""The trainer's policy: a Qwen2 of 133,120 parameters, and what is asked of it (logprobs, samples, accuracy)."""
+"""The trainer's model as Hugging Face has it, whole on one rank, and what is asked of it (logprobs, samples, accuracy).
+
+Without a folder of weights it is a Qwen2 of 133,120 parameters.
+"""
 
 import random
+from pathlib import Path
 
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
+from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.rewards import reward
 from hexcloud.runtime.tasks import BOS_ID, EOS_ID, PAD_ID, Task
 
@@ -12,9 +17,29 @@ _CONTEXT = 64
 """Most tokens of one sequence: far more than any task needs, and a cheap KV cache."""
 
 
-def build_model(task: Task, seed: int) -> Qwen2ForCausalLM:
-    """Return an untrained policy for a task: the size that was measured to learn in minutes on two cores."""
+def build_model(task: Task, seed: int, folder: str = "") -> PreTrainedModel:
+    """Return the policy of a folder, else an untrained one for the task: a size that learns in minutes on two cores.
+
+    Raises EngineError for a folder that is no Hugging Face model. Nothing is downloaded, and no code of it is run.
+    """
     torch.manual_seed(seed)
+    return read_model(folder) if folder else _small_model(task)
+
+
+def read_model(folder: str) -> PreTrainedModel:
+    """Read a folder of `config.json` and safetensors, in fp32. Raises EngineError."""
+    if not (Path(folder) / "config.json").is_file():
+        raise EngineError(f"{folder} is no Hugging Face folder: it has no config.json")
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise EngineError(f"{folder} cannot be read as a causal language model: {error}") from error
+    return model
+
+
+def _small_model(task: Task) -> Qwen2ForCausalLM:
     config = Qwen2Config(
         vocab_size=len(task.vocabulary),
         hidden_size=64,
@@ -31,10 +56,10 @@ def build_model(task: Task, seed: int) -> Qwen2ForCausalLM:
     return Qwen2ForCausalLM(config)
 
 
-def config_of(model: Qwen2ForCausalLM) -> dict[str, object]:
+def config_of(model: PreTrainedModel) -> dict[str, object]:
     """Return what belongs into `config.json`."""
     config: dict[str, object] = model.config.to_dict()
-    return config | {"architectures": ["Qwen2ForCausalLM"]}
+    return config | {"architectures": [type(model).__name__]}
 
 
 def pad(rows: list[tuple[int, ...]]) -> torch.Tensor:
@@ -43,7 +68,7 @@ def pad(rows: list[tuple[int, ...]]) -> torch.Tensor:
     return torch.tensor([row + (PAD_ID,) * (longest - len(row)) for row in rows])
 
 
-def token_logprobs(model: Qwen2ForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+def token_logprobs(model: PreTrainedModel, ids: torch.Tensor) -> torch.Tensor:
     """Return the logprob [rows, tokens - 1] of every token but the first, given those before it, in fp32."""
     logits: torch.Tensor = model(input_ids=ids[:, :-1]).logits
     return logits.float().log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
@@ -51,7 +76,7 @@ def token_logprobs(model: Qwen2ForCausalLM, ids: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def sample(
-    model: Qwen2ForCausalLM, prompts: list[tuple[int, ...]], max_new_tokens: int, generator: torch.Generator
+    model: PreTrainedModel, prompts: list[tuple[int, ...]], max_new_tokens: int, generator: torch.Generator
 ) -> list[tuple[int, ...]]:
     """Draw one response per prompt at temperature 1, up to and with eos. Without a cache: short and rarely used."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
@@ -63,7 +88,7 @@ def sample(
     return [_until_eos(ids[row, start : start + max_new_tokens]) for row, start in enumerate(lengths.tolist())]
 
 
-def accuracy(model: Qwen2ForCausalLM, task: Task, problems: int, seed: int) -> float:
+def accuracy(model: PreTrainedModel, task: Task, problems: int, seed: int) -> float:
     """Return the share of problems solved when sampling at temperature 1. The seed fixes problems and samples."""
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
     drawn = [task.prompt(rng) for _ in range(problems)]

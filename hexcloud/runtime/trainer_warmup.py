@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 import torch
 import torch.nn.functional as F
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.tasks import Task
@@ -32,7 +32,7 @@ class WarmupSettings:
     max_steps: int = 2000
 
 
-def warm_start(model: Qwen2ForCausalLM, task: Task, seed: int, settings: WarmupSettings) -> float:
+def warm_start(model: PreTrainedModel, task: Task, seed: int, settings: WarmupSettings) -> float:
     """Train on right answers until the accuracy is reached; return it. Raises EngineError after `max_steps`."""
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99))
@@ -53,7 +53,7 @@ def warm_start(model: Qwen2ForCausalLM, task: Task, seed: int, settings: WarmupS
     raise EngineError(f"the warm start did not reach accuracy {settings.accuracy} in {settings.max_steps} steps")
 
 
-def _imitation_loss(model: Qwen2ForCausalLM, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> torch.Tensor:
+def _imitation_loss(model: PreTrainedModel, pairs: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> torch.Tensor:
     """Return the mean cross entropy per response token; prompts and padding do not count."""
     ids = pad([prompt + response for prompt, response in pairs])
     targets = torch.full_like(ids, _IGNORED)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.tasks import Task
@@ -28,7 +28,7 @@ class Shelf:
         self._epoch = epoch
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def put(self, model: Qwen2ForCausalLM, version: int) -> WeightsFile:
+    def put(self, model: PreTrainedModel, version: int) -> WeightsFile:
         """Write a version and drop the one that is now too old.
 
         Raises EngineError when a weight is not finite: such a policy is never published.
@@ -39,7 +39,7 @@ class Shelf:
         shutil.rmtree(self._path(version - _KEPT), ignore_errors=True)
         return file
 
-    def restore(self, model: Qwen2ForCausalLM, lost: WeightsFile) -> None:
+    def restore(self, model: PreTrainedModel, lost: WeightsFile) -> None:
         """Write the file of the version that the model still is anew. Raises EngineError when it can't be had again."""
         for _ in range(_RESTORE_TRIES):
             shutil.rmtree(lost.path.parent, ignore_errors=True)
@@ -51,7 +51,7 @@ class Shelf:
         return self._folder / f"{self._epoch}-{version}"
 
 
-def deliver(output: Path, model: Qwen2ForCausalLM, task: Task) -> None:
+def deliver(output: Path, model: PreTrainedModel, task: Task) -> None:
     """Write the final model into a folder that may hold other things: each file whole, the weights last."""
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output, prefix=".draft-") as draft:

@@ -2,14 +2,14 @@ import random
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel
 
 from hexcloud.runtime.tasks import EOS_ID, PAD_ID, SORT_DIGITS
 from hexcloud.runtime.trainer_model import accuracy, build_model, config_of, pad, sample, token_logprobs
 
 
 @pytest.fixture(scope="module")
-def model() -> Qwen2ForCausalLM:
+def model() -> PreTrainedModel:
     return build_model(SORT_DIGITS, seed=4)
 
 
@@ -18,7 +18,7 @@ def prompts(count: int) -> list[tuple[int, ...]]:
     return [SORT_DIGITS.prompt(rng)[0] for _ in range(count)]
 
 
-def test_the_model_has_the_measured_size_and_a_tied_head(model: Qwen2ForCausalLM) -> None:
+def test_the_model_has_the_measured_size_and_a_tied_head(model: PreTrainedModel) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == 133_120
     assert config_of(model)["tie_word_embeddings"] is True
     assert config_of(model)["model_type"] == "qwen2"
@@ -29,7 +29,7 @@ def test_the_seed_fixes_the_weights() -> None:
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
-def test_padding_on_the_right_changes_no_logprob(model: Qwen2ForCausalLM) -> None:
+def test_padding_on_the_right_changes_no_logprob(model: PreTrainedModel) -> None:
     rows = [(1, 5, 6, 7), (1, 9)]
     with torch.no_grad():
         together = token_logprobs(model, pad(rows))
@@ -39,7 +39,7 @@ def test_padding_on_the_right_changes_no_logprob(model: Qwen2ForCausalLM) -> Non
         torch.testing.assert_close(row[: len(wanted)], wanted)
 
 
-def test_logprobs_belong_to_the_next_token(model: Qwen2ForCausalLM) -> None:
+def test_logprobs_belong_to_the_next_token(model: PreTrainedModel) -> None:
     ids = torch.tensor([[1, 5, 6]])
     with torch.no_grad():
         wanted = model(input_ids=ids).logits.log_softmax(-1)
@@ -47,7 +47,7 @@ def test_logprobs_belong_to_the_next_token(model: Qwen2ForCausalLM) -> None:
     torch.testing.assert_close(found, torch.stack([wanted[0, 0, 5], wanted[0, 1, 6]])[None])
 
 
-def test_responses_end_at_eos_or_at_the_limit(model: Qwen2ForCausalLM) -> None:
+def test_responses_end_at_eos_or_at_the_limit(model: PreTrainedModel) -> None:
     responses = sample(model, prompts(200), 10, torch.Generator().manual_seed(0))
     for response in responses:
         assert 1 <= len(response) <= 10
@@ -56,7 +56,7 @@ def test_responses_end_at_eos_or_at_the_limit(model: Qwen2ForCausalLM) -> None:
     assert any(response[-1] == EOS_ID for response in responses)
 
 
-def test_samples_of_a_batch_follow_each_prompts_own_distribution(model: Qwen2ForCausalLM) -> None:
+def test_samples_of_a_batch_follow_each_prompts_own_distribution(model: PreTrainedModel) -> None:
     sharp = build_model(SORT_DIGITS, seed=4)
     with torch.no_grad():
         sharp.model.norm.weight.fill_(1000.0)  # so steep that sampling is greedy
@@ -69,5 +69,5 @@ def test_samples_of_a_batch_follow_each_prompts_own_distribution(model: Qwen2For
             assert token == likeliest
 
 
-def test_accuracy_is_a_share_and_repeats_with_its_seed(model: Qwen2ForCausalLM) -> None:
+def test_accuracy_is_a_share_and_repeats_with_its_seed(model: PreTrainedModel) -> None:
     assert accuracy(model, SORT_DIGITS, 64, seed=1) == accuracy(model, SORT_DIGITS, 64, seed=1) == 0.0
