@@ -4,7 +4,7 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up test test-slow test-cloud check lint bench bench-smoke docs lock clean
+.PHONY: help setup up test test-slow test-cloud sglang test-sglang check lint bench bench-smoke docs lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -27,8 +27,22 @@ test: setup ## Pass all tests of the default tier
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow
 
-test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; about 20 minutes)
-	$(BIN)/pytest -m cloud
+.venv-sglang/.done: $(wildcard deploy/sglang-cpu/*.t* deploy/sglang-cpu/*/*.py)
+	@$(PYTHON) -c 'import platform, sys; machine = (sys.platform, platform.machine()); sys.exit(0 if machine == ("linux", "x86_64") else f"SGLang has no wheel for {machine}")'
+	$(PYTHON) -m venv .venv-sglang
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check -r deploy/sglang-cpu/requirements.txt
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check --no-deps -r deploy/sglang-cpu/requirements-no-deps.txt
+	.venv-sglang/bin/pip install -qq --disable-pip-version-check --no-deps --force-reinstall deploy/sglang-cpu
+	touch $@
+
+sglang: .venv-sglang/.done ## Build SGLang's own environment for a CPU (2 GB; Linux, x86_64)
+
+test-sglang: setup ## The sglang tier: the real server on this CPU; skipped, with the reason, where it cannot be built
+	-$(MAKE) sglang
+	$(BIN)/pytest -m sglang
+
+test-cloud: setup ## The cloud tier: real SkyPilot on an emulated EC2 (root, Debian; 10 to 15 minutes)
+	$(BIN)/pytest -m cloud -v -s --durations=0 --durations-min=1 tests/e2e/cloud
 
 lint: setup ## Format, ruff, mypy strict, import contracts
 	$(BIN)/ruff format --check .
@@ -47,9 +61,9 @@ bench-smoke: setup ## Run every benchmark on small inputs
 docs: setup ## Write docs/cli.md from the program itself
 	$(BIN)/python docs/generate_cli.py
 
-lock: ## Write requirements.lock anew from pyproject.toml (base, cloud and dev)
+lock: ## Write requirements.lock anew from pyproject.toml (base, cloud, tasks and dev)
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock && .venv-lock/bin/pip install --quiet uv
-	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev \
+	echo "torch==2.13.0" | .venv-lock/bin/uv pip compile --quiet --no-header --no-annotate --extra cloud --extra dev --extra tasks \
 		pyproject.toml - | grep -viE '^(nvidia|triton|cuda)' | sort -f > requirements.lock
 	rm -rf .venv-lock
 

@@ -3,8 +3,9 @@
 A decoder is really trained (AdamW, fp32, next byte of this project's own documents) at learning rates of RL; versions
 are published in bf16. Bars: delta bytes at most 1.6 times what positions (n*H2(p)) and 16 raw bits per changed value
 need; encode and apply with the result's digest, in memory and on two threads as on nodes, at no less than 1/25 of the
-rate at which the same bytes are copied in turns with it (from file to file is printed beside it); no delta where it is
-no gain.
+rate at which the same bytes are copied in turns with it (median of the turns' ratios, in seconds of the busiest
+thread's processor, so that a busy machine slows both sides or none; the wall clock's rates are printed beside it); no
+delta where it is no gain.
 
 Then versions travel between real processes over sockets that a token bucket paces: a full sync fills at least 85 % of
 the line, and of 8 workers in a region, fed by the planner's routes, exactly one gets its copy over the region's link;
@@ -13,20 +14,18 @@ all verify what they got.
 
 import argparse
 import asyncio
-import hashlib
 import json
 import math
 import multiprocessing
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
@@ -34,6 +33,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.inputs.delta_pace import Turn, turns
 from hexcloud.adapters.markets.snapshot import SnapshotMarket
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.fleet import FleetState
@@ -41,8 +41,7 @@ from hexcloud.domain.messages import WeightsManifest
 from hexcloud.domain.plan import SlotName, WeightRoute
 from hexcloud.planner.links import link_graph
 from hexcloud.planner.routes import weight_routes
-from hexcloud.runtime.delta import apply_delta, codes, make_delta
-from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, patch
+from hexcloud.runtime.delta import apply_delta, make_delta
 from hexcloud.runtime.delta_way import WayCosts, cheapest_way
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, WeightFolder
@@ -53,7 +52,6 @@ from hexcloud.runtime.weights import write_weights
 SIZE_BAR, RATE_BAR, LINE_BAR, COPIES_BAR = 1.6, 1 / 25, 0.85, 1.0
 LEARNING_RATES = (2e-5, 5e-6, 1e-6)
 WORKERS = 8
-TURNS, COPIES = 5, 25
 MEMORY_BYTES = 64 << 20
 """Versions are repeated to this size before rates are taken: a copy that stays in the caches is none of memory."""
 TOKEN = "of-this-run"
@@ -124,48 +122,28 @@ class Step:
     delta: WeightsDelta
     changed: float
     over_ideal: float
-    bytes_per_s: float
-    """Encode and apply, in memory."""
-    copy_bytes_per_s: float
+    size: int
+    """Bytes that each turn encodes, applies and copies, in memory."""
+    turns: list[Turn]
     file_bytes_per_s: float
     """From file to file, on the wall clock."""
     is_exact: bool
 
     @property
+    def bytes_per_s(self) -> float:
+        return self.size / median(turn.busy_s for turn in self.turns)
+
+    @property
+    def wall_bytes_per_s(self) -> float:
+        return self.size / min(turn.wall_s for turn in self.turns)
+
+    @property
+    def copy_bytes_per_s(self) -> float:
+        return self.size / median(turn.copy_s for turn in self.turns)
+
+    @property
     def rate(self) -> float:
-        return self.bytes_per_s / self.copy_bytes_per_s
-
-
-def there_and_back(old: Words, new: Words) -> str:
-    """Encode all blocks, apply them to copies of the base's and return the digest of the result, hashed beside it."""
-    coded = list(codes(old, new))
-    digest, buffers = hashlib.sha256(), deque(np.empty(BLOCK_WORDS, np.uint16) for _ in range(4))
-    with ThreadPoolExecutor(1) as pool:
-        hashing: deque[Future[None]] = deque()
-        for begin, code in zip(range(0, len(new), BLOCK_WORDS), coded, strict=True):
-            if len(hashing) == len(buffers):
-                hashing.popleft().result()
-            block = buffers[0][: len(new) - begin]
-            np.copyto(block, old[begin : begin + BLOCK_WORDS])
-            patch(block, code)
-            hashing.append(pool.submit(digest.update, block.data))
-            buffers.rotate(-1)
-    return digest.hexdigest()
-
-
-def paces(old: Words, new: Words) -> tuple[float, float]:
-    """Return the bytes/s of encode and apply, and of a copy, each at its best of turns of about the same length."""
-    copy, copies, seconds, wanted = new.copy(), [], [], hashlib.sha256(new.data).hexdigest()
-    for _ in range(TURNS):
-        start = time.perf_counter()
-        for _ in range(COPIES):
-            np.copyto(copy, new)
-        copied = time.perf_counter()
-        if there_and_back(old, new) != wanted:
-            raise RuntimeError("the result is another one")
-        seconds.append(time.perf_counter() - copied)
-        copies.append((copied - start) / COPIES)
-    return new.nbytes / min(seconds), new.nbytes / min(copies)
+        return median(turn.copy_s / turn.busy_s for turn in self.turns)
 
 
 def measured(learning_rate: float, pair: tuple[Version, Version], folder: Path) -> Step:
@@ -180,12 +158,14 @@ def measured(learning_rate: float, pair: tuple[Version, Version], folder: Path) 
     file_s = time.perf_counter() - start
     share = float((old != new).mean())
     entropy = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+    large = [np.tile(words, -(-MEMORY_BYTES // words.nbytes)) for words in (old, new)]
     return Step(
         learning_rate,
         delta,
         share,
         delta.size / (len(new) * (entropy + 16 * share) / 8),
-        *paces(*(np.tile(words, -(-MEMORY_BYTES // words.nbytes)) for words in (old, new))),
+        large[1].nbytes,
+        turns(*large),
         new.nbytes / file_s,
         got.read_bytes() == after.read_bytes(),
     )
@@ -300,13 +280,14 @@ def has_fallback(version: Version, folder: Path) -> bool:
 
 
 def print_steps(steps: list[Step]) -> None:
-    names = ("lr", "changed", "delta MB", "of full", "of ideal", "GB/s", "copy GB/s", "rate", "files GB/s")
+    names = ("lr", "changed", "delta MB", "of full", "of ideal", "GB/s", "copy GB/s", "rate", "wall GB/s", "files GB/s")
     print(" ".join(f"{name:>10}" for name in names))
     for step in steps:
         size, full = step.delta.size, step.delta.result.size
         shares = f"{step.changed:>10.2%} {size / 1e6:>10.2f} {size / full:>10.2%} {step.over_ideal:>10.2f}"
         rates = f"{step.bytes_per_s / 1e9:>10.2f} {step.copy_bytes_per_s / 1e9:>10.1f} {step.rate:>10.3f}"
-        print(f"{step.learning_rate:>10.0e} {shares} {rates} {step.file_bytes_per_s / 1e9:>10.2f}")
+        walls = f"{step.wall_bytes_per_s / 1e9:>10.2f} {step.file_bytes_per_s / 1e9:>10.2f}"
+        print(f"{step.learning_rate:>10.0e} {shares} {rates} {walls}")
 
 
 def print_choices(steps: list[Step]) -> None:
@@ -366,6 +347,7 @@ def main() -> int:
         "changed": {f"{step.learning_rate:.0e}": step.changed for step in steps},
         "delta_of_full": {f"{step.learning_rate:.0e}": step.delta.size / step.delta.result.size for step in steps},
         "encode_apply_gb_per_s": min(step.bytes_per_s for step in steps) / 1e9,
+        "encode_apply_wall_gb_per_s": min(step.wall_bytes_per_s for step in steps) / 1e9,
         "file_to_file_gb_per_s": min(step.file_bytes_per_s for step in steps) / 1e9,
         "region_sync_of_line": line_s / region.seconds,
     }

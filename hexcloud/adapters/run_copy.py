@@ -14,7 +14,7 @@ class RunCopy:
     """Every call raises StoreError when the store is away or the disk is full; what was there before stays then."""
 
     def __init__(self, objects: Objects, run_dir: Path, secret: str) -> None:
-        """`secret` is the run's (HEXCLOUD_RUN_SECRET)."""
+        """`secret` is what heads sign with (HEXCLOUD_CONTROLLER_TOKEN)."""
         self._objects = objects
         self._metrics = run_dir / METRICS_FILE
         self._secret = secret

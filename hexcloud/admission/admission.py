@@ -6,6 +6,7 @@ always be granted whatever waits, because the version it needs, due step - eta, 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -45,6 +46,8 @@ class Ask(NamedTuple):
     epoch: int
     version: int
     want: int
+    is_fast: bool = True
+    """Among the faster half: it gets what is expected to be long."""
 
 
 class Granted(NamedTuple):
@@ -164,12 +167,12 @@ class Admission:
         """Take a lease back from a worker that gives it up; its parked tokens are continued by another."""
         self._end(lease, LeaseEnd.LOST)
 
-    def expire(self, now_s: float) -> int:
-        """End the leases whose deadline has passed and return how many there were."""
+    def expire(self, now_s: float) -> Counter[str]:
+        """End the leases whose deadline has passed and return how many there were of each worker."""
         late = self._leases.expired(now_s)
         for lease in late:
             self._end(lease, LeaseEnd.LOST, is_told=True)
-        return len(late)
+        return Counter(lease.worker for lease in late)
 
     def submit(self, worker: str, sample: Sample) -> Receipt:
         """Take a finished sample. Idempotent: a repetition finds its lease ended and changes nothing."""
@@ -221,7 +224,7 @@ class Admission:
             self._end(lease, LeaseEnd.LOST, is_told=True)
         self.dropped_samples += sum(len(group.samples) for group in self._groups.trained())
         for group in tuple(self._groups.live.values()):
-            if any(max(sample.versions) > version for sample in group.samples.values()):
+            if any(sample.newest_version > version for sample in group.samples.values()):
                 self._drop(group)
             group.parked = {i: parked for i, parked in group.parked.items() if max(parked.versions) <= version}
         for place, group in enumerate(self._groups.live.values()):
@@ -241,13 +244,12 @@ class Admission:
         return max(0, self._law.oldest_trainable(max(due_step, self.next_step)))
 
     def _lease_next(self, ask: Ask, now_s: float, draw: Callable[[], Prompt]) -> Lease:
-        waiting = self._groups.first_waiting()
-        if waiting is None:
+        if self._groups.first_waiting() is None:
             self._groups.open(draw(), self._law.due_step(self.version, self.outstanding))
-            waiting = self._groups.first_waiting()
+        waiting = self._groups.next_waiting(ask.is_fast)
         assert waiting is not None
         group, index = waiting
-        self._groups.pop_waiting()
+        self._groups.pop_waiting(group, index)
         prefix = self._prefix(group, index)
         lease = Lease(
             id=lease_id(group.id, index),
@@ -285,7 +287,7 @@ class Admission:
         """Whether a sample is what its lease asked for, made by weights that exist."""
         wanted = (lease.group, lease.index, lease.epoch, lease.prompt_ids)
         return (sample.group, sample.index, sample.epoch, sample.prompt_ids) == wanted and (
-            min(sample.versions) >= 0 and max(sample.versions) <= self.version
+            sample.oldest_version >= 0 and sample.newest_version <= self.version
         )
 
     def _close(self, group: OpenGroup) -> None:

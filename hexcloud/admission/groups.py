@@ -50,12 +50,22 @@ class OpenGroup:
     samples: dict[int, Sample] = field(default_factory=dict)
     oldest_version: int | None = None
     """Of the finished samples."""
+    finished_tokens: int = 0
+
+    def expected_tokens(self, index: int) -> float:
+        """Return how long an unfinished sample is likely to be: as its finished sisters, or longer than it is already.
+
+        Responses to one prompt resemble each other in length; before the first is there, nothing is known.
+        """
+        parked = len(self.parked.get(index, NOTHING).tokens)
+        return max(parked, self.finished_tokens / len(self.samples) if self.samples else 0.0)
 
     def add(self, sample: Sample) -> None:
         """Keep a finished sample."""
         oldest = sample.oldest_version
         self.oldest_version = oldest if self.oldest_version is None else min(oldest, self.oldest_version)
         self.samples[sample.index] = sample
+        self.finished_tokens += sample.length
         self.parked.pop(sample.index, None)
 
     @property
@@ -119,9 +129,29 @@ class GroupBook:
             heapq.heappop(self._waiting)  # its group was dropped
         return None
 
-    def pop_waiting(self) -> None:
-        """Remove what `first_waiting` returned: it was leased."""
-        heapq.heappop(self._waiting)
+    def next_waiting(self, is_fast: bool) -> tuple[OpenGroup, int] | None:
+        """Return the sample to lease to a fast or to a slow worker: of those that are due first, the longest expected.
+
+        For a slow one the shortest: a batch is complete with its last sample. Among equals the oldest group's.
+        """
+        first = self.first_waiting()
+        if first is None:
+            return None
+        due = [
+            (group, index)
+            for group_id, index in self._waiting
+            if (group := self.live.get(group_id)) is not None and group.due_step == first[0].due_step
+        ]
+        sign = -1.0 if is_fast else 1.0
+        return min(due, key=lambda one: (sign * one[0].expected_tokens(one[1]), one[0].id, one[1]))
+
+    def pop_waiting(self, group: OpenGroup, index: int) -> None:
+        """Remove a sample that is leased now."""
+        if self._waiting[0] == (group.id, index):
+            heapq.heappop(self._waiting)
+            return
+        self._waiting.remove((group.id, index))
+        heapq.heapify(self._waiting)
 
     def requeue(self, group: OpenGroup, index: int) -> None:
         """Let an unfinished sample wait again, under a new attempt number."""

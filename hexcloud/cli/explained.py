@@ -60,7 +60,12 @@ def rules_view(prices: tuple["ShadowPrice", ...]) -> "RenderableType":
     """Return the binding rules for a reader."""
     from rich.table import Table
 
-    table = Table(title="What holds the plan where it is: each rule a unit looser, solved again", title_justify="left")
+    table = Table(
+        title="What holds the plan where it is: each rule a unit looser, solved again",
+        caption="Machines come whole: this is what the one unit is worth; the next may be worth nothing, or more.",
+        title_justify="left",
+        caption_justify="left",
+    )
     for name in ("rule", "looser by", "worth"):
         table.add_column(name, overflow="fold")
     for price in prices:

@@ -63,6 +63,10 @@ PassEnv = Annotated[
     list[str] | None,
     typer.Option("--pass-env", help="Variable of this environment that the machines need too; may be repeated."),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option("--engine", help="What generates: embedded, or sglang, the real server.", show_default="embedded"),
+]
 AllRuns = Annotated[
     bool, typer.Option("--all-runs", help="End the machines of every run, found by their tags on every account.")
 ]

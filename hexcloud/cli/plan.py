@@ -53,10 +53,10 @@ def plan(
     given = wiring.fleet_input(spec, fleet) if fleet else wiring.snapshot_input(spec)
     if fleet:
         wanted.require_possible(wiring.unpriced(given.market))
-    if why:
+    if why is not None:
         _require_known(why, given)
     is_long = explain or html is not None
-    with_baselines = as_json or not why or is_long
+    with_baselines = as_json or why is None or is_long
     planned = make(given, spec.target, fleet is not None, with_baselines=with_baselines, with_sky=is_long)
     if not as_json:
         console().print(plan_view(planned))
@@ -76,4 +76,5 @@ def _require_known(pattern: str, given: "PlanInput") -> None:
     offers = given.market.offers
     if not matching_offers(pattern, given.market):
         meant = hint(pattern, {name for offer in offers for name in (offer.gpu, offer.instance_type, offer.id)})
-        raise ConfigError(f"--why {pattern}: the market lists no such GPU, offer or instance type{meant}")
+        asked = pattern or "an empty name"
+        raise ConfigError(f"--why {asked}: the market lists no such GPU, offer or instance type{meant}")

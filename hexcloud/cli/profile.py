@@ -85,6 +85,7 @@ def _subject(source: str, gpu: str, model: str) -> Subject:
 def _engine(subject: Subject, degree_and_batch: tuple[int, int], tokens: tuple[int, int]) -> list[Finding]:
     """Measure from one request to a full engine. The full one counts: that is how a run keeps it."""
     from hexcloud.adapters.engines.client import EngineClient
+    from hexcloud.adapters.engines.model_folder import ModelFacts
     from hexcloud.adapters.engines.profile import Load, tokens_per_s
     from hexcloud.adapters.files import load_calibration, load_gpus
     from hexcloud.estimate.profile import EngineLoad, engine_tokens_per_s
@@ -92,7 +93,7 @@ def _engine(subject: Subject, degree_and_batch: tuple[int, int], tokens: tuple[i
 
     tp, full = degree_and_batch
     gpu, efficiency = load_gpus()[subject.gpu], load_calibration().without_factors().of(subject.gpu)
-    client = EngineClient(subject.source.rstrip("/"))
+    client = EngineClient(subject.source.rstrip("/"), ModelFacts(subject.model.vocab))
     findings = []
     try:
         _greet(client, subject.source)

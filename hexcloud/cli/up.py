@@ -15,6 +15,7 @@ from hexcloud.cli.options import (
     Budget,
     Clouds,
     Detach,
+    Engine,
     MaxUsdPerHour,
     Model,
     Name,
@@ -79,6 +80,7 @@ def up(
     provider: Provider = None,
     store_url: StoreUrl = None,
     pass_env: PassEnv = None,
+    engine: Engine = None,
     name: Name = None,
     resume: Resume = None,
     yes: Yes = False,
@@ -94,7 +96,7 @@ def up(
     store = wiring.open_store()
     options: dict[str, object] = {"name": name, "model": model, "policy": policy, "cloud": cloud, "steps": steps}
     options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget}
-    options |= {"provider": provider, "store": store_url, "pass_env": pass_env}
+    options |= {"provider": provider, "store": store_url, "pass_env": pass_env, "engine": engine}
     spec = spec_of(run_file, options | {"output": output and str(output), "trace": trace})
     asking = Asking(yes, as_json)
     run = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)

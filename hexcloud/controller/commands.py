@@ -12,6 +12,8 @@ COORDINATOR_PORT = 8477
 """Where a rented head listens: the only port that is opened on it."""
 METADATA_CLOUDS = frozenset({"aws", "gcp"})
 """Clouds whose machines can hear of their own end."""
+ENGINE = "HEXCLOUD_ENGINE"
+"""Variable by which a rented machine's set-up knows what to install; the node itself reads its specification."""
 RUN_DIR, OUTPUT = "run", "output"
 """Folders of a rented machine's own, in the node's directory."""
 
@@ -32,7 +34,7 @@ def command_for(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: 
     return Command(
         image=None,
         argv=(ports.python, "-m", "hexcloud.node", slot.role.value),
-        env={},
+        env={ENGINE: seen.run.spec.engine.value} if slot.role is Role.ROLLOUT else {},
         secrets=secrets,
         files=files,
     )
@@ -47,8 +49,12 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         slot=slot.name,
         role=slot.role,
         task=run.spec.task,
+        weights=run.spec.weights,
         seed=run.spec.seed,
         slots=slot.rollout.slots if slot.rollout else 0,
+        engine=run.spec.engine,
+        tp=slot.rollout.tp if slot.rollout else 1,
+        replicas=slot.rollout.replicas if slot.rollout else 1,
         samples_per_step=workload.samples_per_step,
         group_size=workload.group_size,
         eta=workload.eta,
@@ -61,6 +67,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         training=run.spec.training,
         gang=node.gang,
         ranks=run.spec.training.ranks or 1,
+        region=_region(slot, seen),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
     if ports.authority is None:
@@ -75,6 +82,12 @@ def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:
         return spec
     ranks = seen.run.spec.training.ranks or offer.gpu_count
     return spec.model_copy(update={"ranks": ranks, "rank_tflops": seen.market.gpus[offer.gpu].bf16_tflops})
+
+
+def _region(slot: Slot, seen: Seen) -> str:
+    """Return where a slot's machine is; empty where the market lists its offer no more."""
+    offer = seen.market.offer(slot.offer_id)
+    return f"{offer.cloud}/{offer.region}" if offer else ""
 
 
 def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Ports) -> NodeSpec:

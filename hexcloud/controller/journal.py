@@ -41,4 +41,15 @@ class Journal:
             kind = "node_interrupted"
         if kind and old.status is not new.status:
             text = f"{new.slot} on {new.offer_id}" + (f": {new.cause}" if new.cause else "")
-            self.say(kind, text, node=new.id, slot=new.slot, role=new.role.value, cause=new.cause)
+            took = self._took(new) if new.status is NodeStatus.READY else {}
+            self.say(kind, text, node=new.id, slot=new.slot, role=new.role.value, cause=new.cause, **took)
+
+    def _took(self, node: Node) -> dict[str, Field]:
+        """Return how long a machine took from the asking to its first word, and the parts that it knows itself.
+
+        Wall seconds. Pools learn from the whole: see `Experience`.
+        """
+        view, run = self.seen.node_view(node.id), self.seen.run
+        took_s = (self.seen.now_s - node.requested_at_s) / run.clock_scale
+        known = {"setup_s": view.startup.setup_s, "program_s": view.startup.program_s} if view else {}
+        return {"took_s": round(took_s, 1), **{part: round(seconds, 1) for part, seconds in known.items()}}

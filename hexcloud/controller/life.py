@@ -15,6 +15,8 @@ VANISHED = "vanished from the provider"
 LATE = "late in"
 UNREGISTERED = f"{LATE} register"
 SILENT = "silent"
+BROKEN = "broken"
+"""It speaks, and nothing comes of what it is given."""
 """How the causes of the kinds of loss begin, beside INTERRUPTION."""
 OVER = "the run is over"
 """Cause of an end that is no loss: a node whose work is done exits by itself."""
@@ -99,6 +101,8 @@ def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool 
         return node
     if (view := seen.node_view(node.id)) and view.notice and view.notice.cause == INTERRUPTION:
         return _moved(node, NodeStatus.DRAINING, f"{INTERRUPTION}: {view.notice.detail}")
+    if view and view.trouble:
+        return _moved(node, NodeStatus.LOST, f"{BROKEN}: {view.trouble}")
     silent_s = _silent_s(node, seen, patience)
     bound_s = timing.silent_trainer_s if node.role is Role.TRAINER else timing.silent_rollout_s
     return _moved(node, NodeStatus.LOST, f"{SILENT} for {silent_s:.0f} s") if silent_s > bound_s else node

@@ -2,7 +2,9 @@
 
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.task import TaskSpec
 from hexcloud.domain.training import TrainingSpec
 
 NODE_FILE = "node.json"
@@ -41,10 +43,18 @@ class NodeSpec(Frozen):
     node_id: NodeId
     slot: SlotName
     role: Role
-    task: str
+    task: TaskSpec
+    weights: str | None = None
+    """Hugging Face folder of the model that is trained; None: the task's own tiny policy, untrained."""
     seed: int
     slots: int
-    """Samples that run at once (rollout)."""
+    """Samples that run at once (rollout), over all replicas."""
+    engine: EngineKind = EngineKind.EMBEDDED
+    """What generates (rollout)."""
+    tp: int = 1
+    """GPUs of one replica of the engine (rollout)."""
+    replicas: int = 1
+    """Engines of the machine (rollout); a process that stands in for a machine runs one."""
     samples_per_step: int
     group_size: int
     eta: int
@@ -58,6 +68,8 @@ class NodeSpec(Frozen):
     """The run's certificate authority (public). Whoever is dialled beyond this machine must prove itself by it."""
     coordinator_port: int = 0
     """Where the head listens; 0: any free port."""
+    region: str = ""
+    """`cloud/region` of the machine: nodes of one region pass weights on to each other. Empty: not known."""
     notice: str = ""
     """Whose metadata tell of an interruption: `aws`, `gcp`, or empty for nobody's."""
     private_env: tuple[str, ...] = ()

@@ -1,9 +1,18 @@
-"""WeightsDelta: a version of the weights told as what changed against another one."""
+"""WeightsManifest: one version of the weights. WeightsDelta: one told as what changed against another."""
 
 from pydantic import model_validator
 
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.messages import WeightsManifest
+
+
+class WeightsManifest(Frozen):
+    """One published version of the weights. Identity is (epoch, version, sha256)."""
+
+    epoch: int
+    version: int
+    sha256: str
+    size: int
+    """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
 
 
 class WeightsDelta(Frozen):

@@ -7,6 +7,15 @@ from pydantic import Field
 from hexcloud.domain.frozen import Frozen
 
 
+class EngineKind(StrEnum):
+    """Which inference engine a rollout node runs."""
+
+    EMBEDDED = "embedded"
+    """hexcloud's own, in its own environment: a small Qwen2 on one CPU thread."""
+    SGLANG = "sglang"
+    """The real server, in an environment of its own."""
+
+
 class GenerationRequest(Frozen):
     """One trajectory to generate. `rid` names it for `abort`; it must be unique among the engine's open requests."""
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hexcloud.domain.delta import WeightsDelta
+from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import Lease, LeaseId
@@ -27,16 +29,6 @@ class Pointer(Frozen):
     url: str
     epoch: int
     signature: str
-
-
-class WeightsManifest(Frozen):
-    """One published version of the weights. Identity is (epoch, version, sha256)."""
-
-    epoch: int
-    version: int
-    sha256: str
-    size: int
-    """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
 
 
 INTERRUPTION = "interruption notice"
@@ -65,6 +57,16 @@ class Startup(Frozen):
     """From the start of the node program to its first try to register."""
 
 
+class RelayDoor(Frozen):
+    """Where a rollout node passes weights on to its neighbours."""
+
+    address: str
+    """`host:port`."""
+    certificate: str = ""
+    """What it proves itself by (PEM, its own signature): whoever dials it takes this one and no other. Empty: it is
+    reached on this machine only."""
+
+
 class Register(Frozen):
     """POST /register: a node says it is there. Idempotent."""
 
@@ -74,6 +76,9 @@ class Register(Frozen):
     address: str
     """`host:port` where the node answers probes."""
     startup: Startup = Startup()
+    region: str = ""
+    """`cloud/region` of its machine; empty: not known."""
+    relay: RelayDoor | None = None
 
 
 class Heartbeat(Frozen):
@@ -112,6 +117,18 @@ class Orders(Frozen):
     """Addresses (`host:port`) to measure and report with POST /links."""
     world: World | None = None
     """Of a machine of the trainer: the ranks that the trainer shall have."""
+
+
+class WeightsWays(Frozen):
+    """GET /ways/{epoch}/{version}: how the node that asks may get to a version; it takes the cheapest."""
+
+    deltas: tuple[WeightsDelta, ...] = ()
+    """All that are served and may be a step to the version, each at `GET /deltas/{epoch}/{base}/{result}`. The whole
+    file is served beside them."""
+    relay: RelayDoor | None = None
+    """The neighbour whose copy crosses the region's link for all; without one, or when it fails: the coordinator."""
+    relay_key: str = ""
+    """The secret of the run's relays, by which they know each other's nodes. Another one after a node was revoked."""
 
 
 class LeaseRequest(Frozen):
@@ -173,6 +190,8 @@ class Batch(Frozen):
     version: int
     """Current version v; training on it makes v + 1."""
     groups: tuple[Group, ...] = ()
+    cursor: int = 0
+    """Prompts drawn when the groups were taken: where a checkpoint that holds them goes on."""
     done: bool = False
     """All steps are trained: finish."""
     checkpoint: bool = False
@@ -181,6 +200,14 @@ class Batch(Frozen):
     """The file of the current version is damaged: write it anew, to the bit."""
     world: World | None = None
     """The ranks that the trainer shall have."""
+
+
+class DeltaReport(Frozen):
+    """A delta on disk that leads to a published version."""
+
+    path: str
+    """On the trainer's node."""
+    delta: WeightsDelta
 
 
 class StepReport(StepNumbers):
@@ -192,6 +219,8 @@ class StepReport(StepNumbers):
     """The safetensors file, on the trainer's node."""
     sha256: str
     size: int
+    delta: DeltaReport | None = None
+    """From the version before, where that is fewer bytes."""
     busy_s: float = 0.0
     """Wall seconds of work in this step (emulated compute included)."""
     wait_s: float = 0.0
@@ -246,6 +275,8 @@ class NodeView(Frozen):
     is_paused: bool = False
     startup: Startup = Startup()
     notice: Notice | None = None
+    trouble: str = ""
+    """Why this worker gets no work any more although it speaks; whoever rents it should replace it."""
 
 
 class RunPhase(StrEnum):

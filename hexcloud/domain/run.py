@@ -7,7 +7,9 @@ from pydantic import Field, field_validator, model_validator
 
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.policy import Policy, ReplanSchedule
+from hexcloud.domain.task import TaskSpec
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.domain.workload import Workload
 
@@ -25,7 +27,12 @@ class RunSpec(Frozen):
     name: str = "main"
     model: str = "Qwen2.5-7B"
     """Name in the model catalog."""
-    task: str = "sort_digits"
+    task: TaskSpec = TaskSpec()
+    """What the policy learns: a name, or a mapping that names more."""
+    weights: str | None = None
+    """Hugging Face folder of the model to train; null: the task's own tiny policy."""
+    engine: EngineKind = EngineKind.EMBEDDED
+    """What generates on rollout nodes: `embedded`, or `sglang` from an environment of its own."""
     batch: int = Field(default=256, gt=0)
     """Samples per training step."""
     group: int = Field(default=8, gt=0)

@@ -29,9 +29,19 @@ class Sample(Frozen):
         return self
 
     @property
+    def length(self) -> int:
+        """Tokens of the response."""
+        return len(self.tokens)
+
+    @property
     def oldest_version(self) -> int:
         """The version of the oldest token: what the staleness bound is about."""
         return min(self.versions)
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the newest token."""
+        return max(self.versions)
 
 
 class Group(Frozen):

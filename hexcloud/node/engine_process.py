@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 from hexcloud.adapters.engines.client import EngineClient
+from hexcloud.adapters.engines.model_folder import read_model_facts
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.node.identity import child_environment
 from hexcloud.node.tether import tethered
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
 
 START_S = 90.0
 """Importing torch takes 2 s alone and some ten on a machine where everything starts at once."""
@@ -40,7 +41,8 @@ class EngineProcess:
         self._port_file.unlink(missing_ok=True)
         self._child, self._spare = self._spare or self._spawn(), None
         self._tell(self._child, weights)
-        client = EngineClient(f"http://127.0.0.1:{self._await_port(self._child)}")
+        port = self._await_port(self._child)
+        client = EngineClient(f"http://127.0.0.1:{port}", read_model_facts(weights))
         self._clients.append(client)
         client.update_weights_from_disk(str(weights), version)
         return client
@@ -88,9 +90,12 @@ class EngineProcess:
         command += ["--model-path", "-", "--port-file", str(self._port_file)]
         command += ["--max-running-requests", str(spec.slots), "--random-seed", str(spec.seed)]
         command += ["--parent-pid", str(os.getpid())]
+        task = open_task(spec.task, spec.weights)
+        if spec.weights:  # the model may take far more than the task needs, and each slot's cache is that long
+            command += ["--context-length", str(spec.task.max_prompt_tokens + task.max_new_tokens)]
         if spec.emulation is not None:
             command += ["--max-samples-per-s", str(spec.emulation.samples_per_s)]
-            command += ["--mean-tokens-per-sample", str(TASKS[spec.task].mean_response_tokens)]
+            command += ["--mean-tokens-per-sample", str(task.mean_response_tokens)]
         return command
 
     def _await_port(self, child: "subprocess.Popen[bytes]") -> int:

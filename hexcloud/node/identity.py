@@ -38,6 +38,14 @@ class Identity:
     """That certificate (PEM)."""
 
     @property
+    def marker_secret(self) -> str:
+        """What signs checkpoints and result in the run's store: heads and the controller have it, and nobody else.
+
+        Rollout nodes may hold keys of the store; what one of them writes there is not signed, and no head loads it.
+        """
+        return self.controller_token
+
+    @property
     def run_dir(self) -> Path:
         """The folder of pointer, checkpoints and metrics: all nodes', or with a store, this node's own."""
         return Path(self.spec.run_dir)

@@ -51,7 +51,7 @@ class Belongings:
     run_dir: Path
     output: Path
     secret: str
-    """The run's: markers are signed with it."""
+    """The heads': markers are signed with it."""
     claim: Claim
 
 

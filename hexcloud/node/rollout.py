@@ -2,28 +2,43 @@
 
 import asyncio
 import os
+import secrets
 import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.generation import EngineKind
+from hexcloud.domain.messages import RelayDoor
 from hexcloud.domain.plan import Role
-from hexcloud.node.address import find_place
+from hexcloud.domain.trust import is_loopback
+from hexcloud.node.address import Place, find_place
 from hexcloud.node.engine_process import EngineProcess
 from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
 from hexcloud.node.notice import watching
+from hexcloud.node.sglang_process import SglangProcess
 from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_weights import WeightFolder
+from hexcloud.runtime.weight_relay import WeightRelay
 
 CONTROL_THREADS = 4
 """Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
+
+ENGINES: dict[EngineKind, type[EngineProcess] | type[SglangProcess]] = {
+    EngineKind.EMBEDDED: EngineProcess,
+    EngineKind.SGLANG: SglangProcess,
+}
 
 log = structlog.get_logger()
 
@@ -33,7 +48,7 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
-    engine = EngineProcess(identity.spec, directory)
+    engine = ENGINES[identity.spec.engine](identity.spec, directory)
     engine.warm_up()
     try:
         ending = asyncio.run(_run(identity, engine, directory))
@@ -43,14 +58,17 @@ def main() -> int:
     return ending.exit_code
 
 
-async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> Ending:
+async def _run(identity: Identity, engine: EngineProcess | SglangProcess, directory: Path) -> Ending:
     spec = identity.spec
     cap = link_cap(spec)
     place = await find_place(spec.notice, os.environ)
     # A pace of its own: peers measure the link, not what our downloads leave of it.
     probes = ProbeServer(link_cap(spec))
     await probes.start(place.host)
-    async with CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link:
+    async with (
+        CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link,
+        _relaying(spec, place) as (relay, door),
+    ):
         agent = RolloutAgent(
             spec,
             Equipment(
@@ -59,6 +77,8 @@ async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> En
                 folder=WeightFolder(directory / "weights", cap),
                 cap=cap,
                 address=f"{place.near}:{probes.port}",
+                relay=relay,
+                door=door,
                 startup=partial(startup, directory),
             ),
         )
@@ -72,3 +92,27 @@ async def _run(identity: Identity, engine: EngineProcess, directory: Path) -> En
             # Calls that still block on the engine end with it; the loop waits for their threads.
             engine.close()
             await probes.close()
+
+
+@asynccontextmanager
+async def _relaying(spec: NodeSpec, place: Place) -> AsyncIterator[tuple[WeightRelay | None, RelayDoor | None]]:
+    """Listen for neighbours that want weights, while the block runs; where the region is unknown there are none.
+
+    It sends as fast as it can: an emulated link is the receiver's.
+    """
+    if not spec.region:
+        yield None, None
+        return
+    tls, certificate = None, ""
+    if not is_loopback(place.host):
+        from hexcloud.adapters.certificates import RunAuthority, server_context  # here: only rented machines need it
+
+        own = RunAuthority(secrets.token_bytes(32), time.time())
+        tls = server_context(own.certificate(spec.node_id), own.private_key(spec.node_id))
+        certificate = own.ca_pem
+    relay = WeightRelay("")
+    await relay.start(place.host, tls=tls)
+    try:
+        yield relay, RelayDoor(address=f"{place.near}:{relay.port}", certificate=certificate)
+    finally:
+        await relay.close()

@@ -27,7 +27,7 @@ class StoredRun:
     """A claimed run. Everything here is called in the head's event loop."""
 
     def __init__(self, objects: Objects, identity: Identity, claim: Claim) -> None:
-        has = Belongings(identity.run_dir, Path(identity.spec.output), identity.run_secret, claim)
+        has = Belongings(identity.run_dir, Path(identity.spec.output), identity.marker_secret, claim)
         self._mirror = Mirror(objects, has)
         self._thread: MirrorThread | None = None
 
@@ -82,7 +82,7 @@ async def claim_run(identity: Identity) -> StoredRun | None:
     gives_up_at = asyncio.get_running_loop().time() + CLAIM_S
     while True:
         try:
-            claim = await asyncio.to_thread(restore, objects, identity.run_dir, identity.run_secret, spec.node_id)
+            claim = await asyncio.to_thread(restore, objects, identity.run_dir, identity.marker_secret, spec.node_id)
             return StoredRun(objects, identity, claim)
         except StoreError as error:
             log.warning("store_away", reason=str(error))

@@ -26,14 +26,14 @@ from hexcloud.node.presence import Presence, be_present
 from hexcloud.node.startup import startup
 from hexcloud.node.stored_run import StoredRun, claim_run
 from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess, Way
-from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
+from hexcloud.runtime.checkpoint_index import drawn_prompts, newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator, Start
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import Door, serving
+from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import LEAVE_S
 from hexcloud.runtime.rollout_link import CoordinatorLink
-from hexcloud.runtime.tasks import TASKS
 
 LINGER_DONE_S = 30.0
 """A finished run can be read for so long by a controller that has yet to notice."""
@@ -64,7 +64,9 @@ def main() -> int:
 def start_of(run_dir: Path) -> Start:
     """Return where the run goes on: at its newest whole checkpoint, in an epoch that none has, as the trainer does."""
     checkpoint = newest_checkpoint(run_dir)
-    return Start(epoch=next_epoch(run_dir), version=checkpoint.version if checkpoint else 0)
+    if checkpoint is None:
+        return Start(epoch=next_epoch(run_dir))
+    return Start(epoch=next_epoch(run_dir), version=checkpoint.version, cursor=drawn_prompts(checkpoint))
 
 
 async def _run(identity: Identity, directory: Path) -> int:
@@ -77,7 +79,7 @@ async def _run(identity: Identity, directory: Path) -> int:
     place = await find_place(spec.notice, os.environ)
     stored = await claim_run(identity)
     access = AccessList(identity.controller_token, {spec.node_id: token_sha256(identity.token)})
-    coordinator = Coordinator(spec, TASKS[spec.task], access, start_of(identity.run_dir))
+    coordinator = Coordinator(spec, open_task(spec.task, spec.weights), access, start_of(identity.run_dir))
     async with AsyncExitStack() as stack:
         if stored is not None:
             stored.begin(coordinator, interrupted.set)

@@ -6,17 +6,19 @@ is a little over that: when it fails, that is the proof.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hexcloud.domain.errors import SolverStoppedError
 from hexcloud.planner.gangs import Ranked
-from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.milp import INFINITY, Solution
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
 from hexcloud.planner.search import (
     FEW,
+    NODE_LIMIT,
     Found,
     Held,
     Trial,
@@ -38,6 +40,10 @@ _HALVINGS = 20
 _FAR = 0.25
 _HOPES = 3
 """Sites at which a fast plan of few columns is tried before all are."""
+_MOST_NODES = 4_000
+"""Branch-and-bound nodes of one search, over which the proof stays as fine as it came; most need a few dozen."""
+_HOPE_NODES = 200
+"""Branch-and-bound nodes for such a try: any plan is good, and where none is found, sites are tried one by one."""
 
 
 def fastest(
@@ -46,15 +52,22 @@ def fastest(
     """Return the cheapest allocation at the largest feasible throughput, and a throughput that no plan can exceed.
 
     `below` is a throughput known to be out of reach, `start` a plan that was good before. The two are within the
-    relative `width`. None when not even a millionth of the fastest gang is feasible. Raises SolverStoppedError.
+    relative `width`, or further apart where the solver's node limit left throughputs unproven. None when not even a
+    millionth of the fastest gang is feasible. Raises SolverStoppedError when no plan was found, nor that there is none.
     """
     ceiling = min(below, first_ceiling(problem))
     least = ceiling * _LEAST_SHARE
     best = None if start is None else stretched(problem, start, (least, ceiling), width)
     # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
     low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
-    while low > least and ceiling - _made(best) > width * ceiling:
-        found = _between(problem, low, ceiling, width)
+    unsure, effort, stopped = 0.0, _Effort(), None
+    while low > least and ceiling - max(unsure, _made(best)) > width * ceiling and effort.nodes < _MOST_NODES:
+        try:
+            found = _between(problem, (low, ceiling), width, effort)
+        except SolverStoppedError as error:
+            unsure, low = low, (low + ceiling) / 2.0  # what is further from the best is easier to rule out
+            stopped = error
+            continue
         is_better = _made(found) > _made(best) * (1.0 + width)
         best = max(best, found, key=_made)
         # Close to the best is where the proof is, so that is next, unless the best has hardly moved from where it was
@@ -63,7 +76,17 @@ def fastest(
         ceiling = low if found is None else ceiling
         between = (_made(best) + ceiling) / 2.0
         low = min(_made(best) * (1.0 + width), between) if is_close and best is not None else between
+        low = low if low > unsure else (unsure + ceiling) / 2.0
+    if best is None and stopped is not None:
+        raise stopped
     return (None if best is None else cheapest(problem, best.samples_per_s, width, best.held)), ceiling
+
+
+@dataclass
+class _Effort:
+    """What a search has taken so far."""
+
+    nodes: int = 0
 
 
 def _made(plan: Stretched | None) -> float:
@@ -83,8 +106,12 @@ def first_ceiling(problem: Problem) -> float:
     return high
 
 
-def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stretched | None:
-    """Return a good plan between two throughputs, or None when there is none at the low one."""
+def _between(problem: Problem, between: tuple[float, float], width: float, effort: _Effort) -> Stretched | None:
+    """Return a good plan between two throughputs, or None when there is none at the low one.
+
+    Raises SolverStoppedError when neither is found.
+    """
+    low, ceiling = between
     cap = cap_usd_per_hour(problem)
     trial = trial_at(Useful(problem, low, is_eased=True))
     price = trial.useful.least_usd_per_sample_s()
@@ -95,16 +122,28 @@ def _between(problem: Problem, low: float, ceiling: float, width: float) -> Stre
     fast = [stretched_answer(found, ceiling, width) for found in tries if found.solution.values]
     if fast:
         return max(fast, key=_made)
-    plans = (found for found in _site_plans(trial, cap) if found.solution.values)
+    plans = (found for found in _site_plans(trial, cap, effort) if found.solution.values)
     return next((stretched_answer(found, ceiling, width) for found in plans), None)
 
 
-def _site_plans(trial: Trial, cap: float) -> Iterator[Found]:
-    """Try every site; the floor is raised only once the most promising one has no plan."""
+def _site_plans(trial: Trial, cap: float, effort: _Effort) -> Iterator[Found]:
+    """Try every site; the floor is raised only once the most promising one has no plan. Raises SolverStoppedError."""
+    stopped: SolverStoppedError | None = None
     for number, ranked in enumerate(trial.sites):
         trial = raised(trial, cap) if number == 1 else trial
-        if trial.least + ranked.least_usd_per_hour <= cap:
-            yield at_site(trial, ranked, INFINITY, cap)
+        if trial.least + ranked.least_usd_per_hour > cap:
+            continue
+        if stopped is not None and effort.nodes >= _MOST_NODES:
+            break
+        try:
+            found = at_site(trial, ranked, INFINITY, cap)
+        except SolverStoppedError as error:
+            stopped, effort.nodes = error, effort.nodes + NODE_LIMIT
+            continue
+        effort.nodes += found.nodes
+        yield found
+    if stopped is not None:
+        raise stopped
 
 
 def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Found:
@@ -122,4 +161,9 @@ def _fast_plan(trial: Trial, ranked: Ranked, ceiling: float, width: float) -> Fo
         rows = few.near(useful, site, INFINITY)
         return build(Choice(useful, tuple(rows.tolist()), gangs, site.anchor))
 
-    return eased_first(replace(trial.useful, up_to=ceiling), rules_of, width, INFINITY)
+    return eased_first(replace(trial.useful, up_to=ceiling), rules_of, width, INFINITY, _hoped)
+
+
+def _hoped(rules: RuleModel, gap: float) -> Solution:
+    """Return the best plan of few nodes, proven or not."""
+    return rules.model.minimise(gap=gap, node_limit=_HOPE_NODES)

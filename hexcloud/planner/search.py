@@ -20,8 +20,8 @@ from hexcloud.planner.rules import Choice, RuleModel
 from hexcloud.planner.table import Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
-NODE_LIMIT = 50_000
-"""Branch-and-bound nodes per site; the bundled market needs a few dozen. A time limit would not be repeatable."""
+NODE_LIMIT = 1_000
+"""Branch-and-bound nodes per site, some seconds; most need a few dozen. A time limit would not be repeatable."""
 
 FEW = 60
 """Columns of a first guess."""
@@ -99,24 +99,31 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | N
     """Return the cheapest allocation that makes `samples_per_s` within the relative gap, or None if there is none.
 
     `start` is a plan that was good before prices moved: what its kinds of machines cost today is the price to beat.
-    Raises SolverStoppedError when the node limit comes before the proof.
+    Where the node limit comes before the proof, `bound` is what is proven, and further off than the gap; raises
+    SolverStoppedError when then there is no plan either.
     """
     trial = trial_at(Useful(problem, samples_per_s, is_eased=True))
     best = _guess(trial, gap, start)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
-    nodes, bound = 0 if best is None else best.nodes, INFINITY
+    nodes, bound, stopped = 0 if best is None else best.nodes, INFINITY, None
     for ranked in trial.sites:
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
         lower = trial.least + ranked.least_usd_per_hour
         if lower >= ceiling:
             bound = min(bound, lower)
             break
-        found = at_site(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
+        try:
+            found = at_site(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
+        except SolverStoppedError as error:
+            stopped, bound = error, min(bound, lower)
+            continue
         nodes += found.nodes
         bound = min(bound, max(lower, min(found.bound, ceiling)))
         if found.solution.values and (best is None or found.solution.objective < best.solution.objective):
             best = found
+    if best is None and stopped is not None:
+        raise stopped
     return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
 
 
@@ -126,9 +133,12 @@ def cap_usd_per_hour(problem: Problem) -> float:
 
 
 def solved(rules: RuleModel, gap: float) -> Solution:
-    """Solve a model. Raises SolverStoppedError when the node limit comes before the proof."""
+    """Solve a model. Raises SolverStoppedError when the node limit comes before any plan, and before the proof of none.
+
+    An answer at the node limit has a bound further off than the gap.
+    """
     solution = rules.model.minimise(gap=gap, node_limit=NODE_LIMIT)
-    if solution.status is Status.STOPPED:
+    if solution.status is Status.STOPPED and not solution.values:
         raise SolverStoppedError(f"no proof within {NODE_LIMIT} nodes at {rules.choice.samples_per_s:.3f} samples/s")
     return solution
 
@@ -141,7 +151,13 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
     return eased_first(trial.useful, lambda useful: _site_rules(trial, useful, ranked, ceiling), gap, cutoff)
 
 
-def eased_first(useful: Useful, rules_of: Callable[[Useful], RuleModel], gap: float, cutoff: float) -> Found:
+def eased_first(
+    useful: Useful,
+    rules_of: Callable[[Useful], RuleModel],
+    gap: float,
+    cutoff: float,
+    solve: Callable[[RuleModel, float], Solution] = solved,
+) -> Found:
     """Solve a model of eased columns, and only when its answer breaks a rule that was eased, that of the exact ones.
 
     What no eased plan can do, no plan can.
@@ -152,7 +168,7 @@ def eased_first(useful: Useful, rules_of: Callable[[Useful], RuleModel], gap: fl
         if not rules.rollout:
             return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, nodes)
         rules.model.cap_objective(cutoff)
-        solution = solved(rules, gap)
+        solution = solve(rules, gap)
         nodes, bound = nodes + solution.nodes, max(bound, solution.bound)
         if not solution.values or is_kept(rules, solution):
             break
@@ -214,7 +230,10 @@ def _of_columns(trial: Trial, gap: float, start: Held) -> Found | None:
 
 
 def _among(trial: Trial, among: Flags, ranked: Ranked, gap: float) -> Found | None:
-    found = at_site(replace(trial, among=among), ranked, gap, INFINITY)
+    try:
+        found = at_site(replace(trial, among=among), ranked, gap, INFINITY)
+    except SolverStoppedError:  # it is only a guess
+        return None
     return found if found.solution.values else None
 
 

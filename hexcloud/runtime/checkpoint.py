@@ -19,6 +19,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.runtime.atomic import atomic_directory
 from hexcloud.runtime.checkpoint_files import brought, gathered
 from hexcloud.runtime.checkpoint_index import (
+    COUNTERS,
     CheckpointInfo,
     checkpoint_path,
     is_whole,
@@ -30,7 +31,6 @@ from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState
 
 _SHARDS = "shards"
-_COUNTERS = "counters.json"
 _CONFIG = "config.json"
 
 
@@ -41,8 +41,10 @@ class Counters(Frozen):
     version: int
     """Weights of this version; the next batch makes version + 1."""
     trained_samples: int
-    accuracy_before: float
-    """Of the policy before its first RL step, so that a resumed run can still report it."""
+    cursor: int = 0
+    """Prompts drawn when its last batch was taken."""
+    accuracy_before: float | None
+    """Of the policy before its first RL step, so that a resumed run can still report it; None: not measured."""
 
 
 def save_checkpoint(run_dir: Path, counters: Counters, state: TrainingState, ranks: Ranks) -> CheckpointInfo:
@@ -55,7 +57,7 @@ def save_checkpoint(run_dir: Path, counters: Counters, state: TrainingState, ran
         set_aside_torn(path)
         with atomic_directory(path) as draft:
             _save(draft / _SHARDS, state, ranks)
-            (draft / _COUNTERS).write_text(counters.model_dump_json())
+            (draft / COUNTERS).write_text(counters.model_dump_json())
             (draft / _CONFIG).write_text(json.dumps(state.form.config))
             write_manifest(draft)
         prune_checkpoints(run_dir)
@@ -75,7 +77,7 @@ def load_checkpoint(info: CheckpointInfo, state: TrainingState, ranks: Ranks) ->
         stored = _stored(state)
         with _single_process():  # fills what it is given
             load(stored, checkpoint_id=folder / _SHARDS, no_dist=ranks.size == 1)
-        counters = Counters.model_validate_json((folder / _COUNTERS).read_text())
+        counters = Counters.model_validate_json((folder / COUNTERS).read_text())
     state.updates = int(stored["updates"])
     torch.set_rng_state(stored["rng"])
     return counters

@@ -4,6 +4,7 @@ A checkpoint is a folder `checkpoints/EPOCH-VERSION` whose `manifest.json` holds
 Digests are checked before anything is loaded (checkpoints are pickles); a folder that fails is as if it were absent.
 """
 
+import json
 import re
 import shutil
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from hexcloud.runtime.atomic import sha256_of
 
 _FOLDER = "checkpoints"
 _MANIFEST = "manifest.json"
+COUNTERS = "counters.json"
+"""Name of the file that says where training stood."""
 _RESERVED = ".first_epoch"
 _NAME = re.compile(r"^(\d+)-(\d+)$")
 KEPT = 2
@@ -61,6 +64,12 @@ def is_whole(directory: Path) -> bool:
 def newest_checkpoint(run_dir: Path) -> CheckpointInfo | None:
     """Return the newest whole checkpoint; torn ones are passed over. A later epoch beats a higher version."""
     return next((info for info in _all(run_dir) if is_whole(info.path)), None)
+
+
+def drawn_prompts(info: CheckpointInfo) -> int:
+    """Return how many prompts had been drawn when a whole checkpoint's last batch was taken; 0 if it does not say."""
+    path = info.path / COUNTERS
+    return int(json.loads(path.read_text()).get("cursor", 0)) if path.exists() else 0
 
 
 def next_epoch(run_dir: Path) -> int:

@@ -61,11 +61,15 @@ class PartFile:
     """A download so far. Only right chunks count: `size` is where to go on, also after a crash."""
 
     def __init__(self, path: Path, told: ChunkList) -> None:
-        """Open what an earlier try left, and forget it from the first chunk on that is not right."""
+        """Open what an earlier try left; `resume` finds out what of it counts."""
         self._told = told
         self._file = path.open("a+b")
         self._held = bytearray()
         self._right = 0
+
+    def resume(self) -> None:
+        """Forget what an earlier try left from the first chunk on that is not right. Blocks: it reads the rest."""
+        told = self._told
         self._file.seek(0)
         while self._right < len(told.chunks):
             begin, end = told.span(self._right)

@@ -5,7 +5,7 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 """
 
 import asyncio
-import random
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -42,6 +42,7 @@ from hexcloud.domain.messages import (
     StepReport,
     StopRequest,
     Submission,
+    WeightsWays,
 )
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList
@@ -75,8 +76,8 @@ class PromptSource(Protocol):
         """Most tokens of a response."""
         ...
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        """Draw prompt ids and the answer that the verifier wants."""
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
         ...
 
 
@@ -86,6 +87,8 @@ class Start:
 
     epoch: int = 0
     version: int = 0
+    cursor: int = 0
+    """Prompts drawn before: what was seen before a recovery is not seen again."""
 
 
 class Coordinator:
@@ -113,8 +116,7 @@ class Coordinator:
         """Weights sent to each node so far."""
         self._task = task
         self._clock = clock
-        # Another epoch draws other prompts: what was seen before a recovery is not seen again.
-        self._rng = random.Random(f"{spec.seed}/{start.epoch}")
+        self._cursor = start.cursor
         terms = Terms(law=law, max_new_tokens=task.max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
         self._admission = Admission(terms, start.epoch, start.version)
         self._nodes = NodeTable()
@@ -125,6 +127,7 @@ class Coordinator:
         self._metrics = RunMetrics(Path(spec.run_dir))
         self._metrics.checkpoint_version = start.version if start.epoch else -1
         self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
+        self._relay_key = secrets.token_hex(16)
         self._accuracy: dict[str, float] = {}
         self._is_finished = self._must_checkpoint = False
         # Of a run with a store: what of it another head would find there.
@@ -175,9 +178,11 @@ class Coordinator:
         latest = self._weights.latest
         if latest is None:
             return LeaseGrant(retry_s=FULL_RETRY_S)
-        if node.is_draining or self.is_over:
+        if node.is_draining or node.trouble or self.is_over:
             return LeaseGrant(retry_s=IDLE_RETRY_S)
-        ask = Ask(node.id, message.epoch, message.version, message.want)
+        law = self._admission.terms.law
+        free = node.most(law.most_outstanding, law.group_size) - self._admission.leases.count(node.id)
+        ask = Ask(node.id, message.epoch, message.version, max(0, min(message.want, free)), node.is_fast)
         granted = self._admission.grant(ask, self._clock(), self._draw)
         self._note_work()
         if granted.must_load:
@@ -186,10 +191,13 @@ class Coordinator:
 
     def submit(self, message: Submission) -> None:
         """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
-        self._heard(message.node_id)
+        node = self._heard(message.node_id)
         receipts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
         if receipts[Receipt.REFUSED]:
             log.warning("samples_refused", node=message.node_id, samples=receipts[Receipt.REFUSED])
+            self._strike(node, "its samples contradict their leases")
+        elif receipts[Receipt.ACCEPTED]:
+            node.strikes = 0
         self._note_work()
         if self._admission.has_batch:
             self._news.set()
@@ -212,6 +220,15 @@ class Coordinator:
         self._heard(report.node_id)
         self._nodes.note_link(report)
 
+    def ways(self, node_id: NodeId, epoch: int, version: int) -> WeightsWays:
+        """Say how a node may get to a version. Raises UnknownNodeError."""
+        node = self._heard(node_id)
+        return WeightsWays(
+            deltas=self._weights.deltas_to(epoch, version),
+            relay=self._nodes.relay_for(node, self.spec.region),
+            relay_key=self._relay_key,
+        )
+
     def weights_path(self, epoch: int, version: int) -> Path | None:
         """Return the file of a version that is served, else None."""
         return self._weights.path(epoch, version)
@@ -219,6 +236,10 @@ class Coordinator:
     def intact_weights_path(self, epoch: int, version: int) -> Path | None:
         """Return the file of a version that is served and not damaged, else None. Blocks: it may read the file."""
         return self._weights.intact_path(epoch, version)
+
+    def intact_delta_path(self, epoch: int, base: int, result: int) -> Path | None:
+        """Return the file of a delta that is served and not damaged, else None. Blocks: it may read the file."""
+        return self._weights.intact_delta(epoch, base, result)
 
     # What the trainer says.
 
@@ -244,6 +265,7 @@ class Coordinator:
         return Batch(
             version=self._admission.version,
             groups=groups,
+            cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
             rewrite=self._weights.is_latest_damaged,
             world=self.gang.world,
@@ -283,6 +305,8 @@ class Coordinator:
     def admit(self, message: Admit) -> None:
         """Let a node in; let revoked ones in no more, their leases are lost."""
         self.access.admit(message.node_id, message.token_sha256)
+        if message.revoke:  # whoever is not of the run any more has the key
+            self._relay_key = secrets.token_hex(16)
         for node_id in message.revoke:
             self.access.revoke(node_id)
             self._nodes.forget(node_id)
@@ -308,9 +332,11 @@ class Coordinator:
         for node_id in self._nodes.silence(now_s, SILENT_BEATS * self.spec.heartbeat_s):
             self._admission.leave(node_id)
             log.warning("node_silent", node=node_id)
-        overdue = self._admission.expire(now_s)
-        if overdue:
-            log.warning("leases_overdue", leases=overdue)
+        for worker, leases in self._admission.expire(now_s).items():
+            log.warning("leases_overdue", node=worker, leases=leases)
+            if (node := self._nodes.get(NodeId(worker))) is not None:
+                self._strike(node, f"nothing came of its leases within {self._admission.terms.lease_s:.0f} s")
+        self._nodes.weigh()
         if now_s >= self.run_until_s and not self.has_lapsed:
             self.has_lapsed = True
             self.stop(StopRequest(reason="the spend lease lapsed"))
@@ -367,6 +393,13 @@ class Coordinator:
             self._join(node)
         return node
 
+    def _strike(self, node: KnownNode, reason: str) -> None:
+        """Note a failure of a worker; a broken one loses what it holds and gets nothing more, and the view names it."""
+        if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):
+            log.error("worker_broken", node=node.id, reason=node.trouble)
+            self._admission.leave(node.id)
+            self._join(node)
+
     def _hear_notice(self, node: KnownNode, notice: Notice) -> None:
         """A machine of the gang that goes takes the gang with it: what is trained is put away in time."""
         log.warning("node_has_notice", node=node.id, cause=notice.cause, until_s=notice.until_s)
@@ -392,7 +425,9 @@ class Coordinator:
         )
 
     def _draw(self) -> Prompt:
-        return Prompt(*self._task.prompt(self._rng))
+        prompt = Prompt(*self._task.prompt(self.spec.seed, self._cursor))
+        self._cursor += 1
+        return prompt
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)

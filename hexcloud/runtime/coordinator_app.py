@@ -1,7 +1,9 @@
 """The coordinator's door: HTTP routes of domain/messages.py over a Coordinator, and the socket they listen on.
 
 Bodies are validated once, straight from bytes, and answers are dumped once: /leases and /samples are called hundreds of
-times per second. 401 is a token nobody knows (any more), 403 another's business, 409 a contradiction, 422 a malformed
+times per second. Samples and batches may travel with their numbers as arrays (domain/raw.py).
+
+401 is a token nobody knows (any more), 403 another's business, 409 a contradiction, 422 a malformed
 body, 503 a node that must register first.
 """
 
@@ -19,7 +21,6 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import ValidationError
 from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Scope, Send
 
@@ -43,6 +44,7 @@ from hexcloud.domain.messages import (
     Submission,
 )
 from hexcloud.domain.pointer import sign_pointer
+from hexcloud.domain.raw import RAW, opened, pack_batch, parse_submission
 from hexcloud.domain.trust import is_loopback
 from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
@@ -54,7 +56,7 @@ from hexcloud.runtime.probe import MAX_PAYLOAD
 KEEP_ALIVE_S = 75
 """Longer than any client of ours keeps an idle connection, so that none is closed under a request."""
 MAX_BODY = 64 * 1024 * 1024
-"""Bytes. A sample of 4,096 tokens takes about 120 kB as JSON; a node delivers a group or a few at a time."""
+"""Bytes. A sample of 4,096 tokens takes 48 kB as arrays; a node delivers a group or a few at a time."""
 GRACEFUL_S = 3
 """At the end, open calls (a long poll) have this long."""
 
@@ -114,7 +116,7 @@ class Routes:
 
     async def samples(self, request: Request) -> Response:
         """POST /samples."""
-        self._coordinator.submit(await self._from_node(request, Submission))
+        self._coordinator.submit(await self._from_node(request, Submission, parse_submission))
         return Response(status_code=DONE)
 
     async def partials(self, request: Request) -> Response:
@@ -134,7 +136,24 @@ class Routes:
         path = await asyncio.to_thread(self._coordinator.intact_weights_path, epoch, version)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
-        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
+        return self._sent(path, caller)
+
+    async def deltas(self, request: Request) -> Response:
+        """GET /deltas/{epoch}/{base}/{version}: a delta's file; ranges are honoured."""
+        caller = self._caller(request)
+        names = (request.path_params[name] for name in ("epoch", "base", "version"))
+        path = await asyncio.to_thread(self._coordinator.intact_delta_path, *names)
+        if path is None:
+            raise RefusalError(HTTPStatus.NOT_FOUND, "this delta is not served")
+        return self._sent(path, caller)
+
+    async def ways(self, request: Request) -> Response:
+        """GET /ways/{epoch}/{version}: deltas and neighbours for the node that asks."""
+        caller = self._caller(request)
+        if caller.node_id is None:
+            raise RefusalError(HTTPStatus.FORBIDDEN, "only a node takes weights")
+        where = request.path_params["epoch"], request.path_params["version"]
+        return _answer(self._coordinator.ways(caller.node_id, *where))
 
     async def probe(self, request: Request) -> Response:
         """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""
@@ -147,7 +166,10 @@ class Routes:
     async def batch(self, request: Request) -> Response:
         """GET /batch."""
         self._require_trainer(request)
-        return _answer(await self._coordinator.batch())
+        batch = await self._coordinator.batch()
+        if request.headers.get("accept") == RAW:
+            return Response(await asyncio.to_thread(pack_batch, batch), media_type=RAW)
+        return _answer(opened(batch))
 
     async def publish(self, request: Request) -> Response:
         """POST /publish."""
@@ -205,6 +227,9 @@ class Routes:
         self._coordinator.stop(await _read(request, StopRequest))
         return Response(status_code=DONE)
 
+    def _sent(self, path: Path, caller: Caller) -> Response:
+        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
+
     def _caller(self, request: Request) -> Caller:
         caller = self._coordinator.access.caller(request.headers.get("authorization", ""))
         if caller is None:
@@ -219,10 +244,12 @@ class Routes:
         if self._caller(request).node_id != self._coordinator.spec.node_id:
             raise RefusalError(HTTPStatus.FORBIDDEN, "only the trainer may do this")
 
-    async def _from_node(self, request: Request, kind: type[NodeMessage]) -> NodeMessage:
+    async def _from_node(
+        self, request: Request, kind: type[NodeMessage], parse_raw: Callable[[bytes], NodeMessage] | None = None
+    ) -> NodeMessage:
         """Return a node's message about itself; a token speaks for its own node only."""
         caller = self._caller(request)
-        message = await _read(request, kind)
+        message = await _read(request, kind, parse_raw if request.headers.get("content-type") == RAW else None)
         if caller.node_id != message.node_id:
             raise RefusalError(HTTPStatus.FORBIDDEN, "a token speaks for its own node only")
         return message
@@ -238,6 +265,8 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     for path, endpoint in (
         ("/health", routes.health),
         ("/weights/{epoch:int}/{version:int}", routes.weights),
+        ("/deltas/{epoch:int}/{base:int}/{version:int}", routes.deltas),
+        ("/ways/{epoch:int}/{version:int}", routes.ways),
         ("/probe/{size:int}", routes.probe),
         ("/batch", routes.batch),
         ("/status", routes.status),
@@ -365,10 +394,11 @@ async def _tick_for_ever(coordinator: Coordinator) -> None:
         await asyncio.sleep(coordinator.spec.heartbeat_s)
 
 
-async def _read(request: Request, kind: type[Message]) -> Message:
+async def _read(request: Request, kind: type[Message], parse_raw: Callable[[bytes], Message] | None = None) -> Message:
+    body = await _body(request)
     try:
-        return kind.model_validate_json(await _body(request))
-    except ValidationError as error:
+        return parse_raw(body) if parse_raw else kind.model_validate_json(body)
+    except ValueError as error:
         raise RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
 
 

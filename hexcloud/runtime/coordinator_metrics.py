@@ -92,7 +92,7 @@ class RunMetrics:
             dropped_samples=facts.dropped_samples,
             filtered_samples=facts.filtered_samples,
             staleness=dict(sorted(facts.ages.items())),
-            **report.model_dump(exclude={"path", "sha256", "size", "checkpoint_version"}),
+            **report.model_dump(exclude={"path", "sha256", "size", "delta", "checkpoint_version"}),
         )
         self._recent.append(row)
         with self._path.open("a") as file:

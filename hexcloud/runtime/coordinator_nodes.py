@@ -1,17 +1,32 @@
 """NodeTable: what the coordinator has heard from each node, whom it told to drain, and who should probe whom."""
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from statistics import median
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import INTERRUPTION, Heartbeat, LinkReport, NodeView, Notice, Register, Startup
+from hexcloud.domain.messages import (
+    INTERRUPTION,
+    Heartbeat,
+    LinkReport,
+    NodeView,
+    Notice,
+    Register,
+    RelayDoor,
+    Startup,
+)
 from hexcloud.domain.plan import Role
 
 RATE_WINDOW_S = 10.0
 """A node's token rate is over this many seconds of heartbeats."""
 MAX_PEERS = 8
 """Links measured per node, trainers first: all pairs of a large fleet would keep it busy with probes."""
+MAX_STRIKES = 3
+"""Times in a row that a worker's leases come to nothing before it counts as broken: its machine, not its luck."""
+SHARE_SLACK = 2.0
+"""A worker may hold this multiple of its share of all that may be under way, by its measured speed."""
 PROBE_AGAIN_S = 20.0
 """A probe that brought no report is ordered again after this."""
 
@@ -25,12 +40,22 @@ class KnownNode:
     slots: int
     address: str
     heard_at_s: float
+    region: str = ""
+    relay: RelayDoor | None = None
     version: int = -1
     running: int = 0
     is_paused: bool = False
     is_draining: bool = False
     is_silent: bool = False
     """It counts as lost until it speaks again."""
+    strikes: int = 0
+    struck_at_s: float = float("-inf")
+    trouble: str = ""
+    """Why it gets no work any more."""
+    is_fast: bool = True
+    """Is it among the faster half, by its tokens per second and slot? True as long as nothing was measured."""
+    share: float = 1.0
+    """Of the tokens that all workers make; 1 as long as nothing was measured."""
     startup: Startup = field(default_factory=Startup)
     notice: Notice | None = None
     generated: deque[tuple[float, int]] = field(default_factory=deque)
@@ -49,6 +74,23 @@ class KnownNode:
     def is_going(self) -> bool:
         """Was it told to leave, or will the cloud take it?"""
         return self.is_draining or (self.notice is not None and self.notice.cause == INTERRUPTION)
+
+    def strike(self, reason: str, now_s: float, every_s: float) -> bool:
+        """Note that leases of this worker came to nothing; return whether it counts as broken from now on.
+
+        Those that it got at about one time, and lose so, are one failure.
+        """
+        if now_s - self.struck_at_s < every_s:
+            return False
+        self.strikes, self.struck_at_s = self.strikes + 1, now_s
+        is_new = self.strikes >= MAX_STRIKES and not self.trouble
+        if is_new:
+            self.trouble = f"{reason}; {self.strikes} times in a row"
+        return is_new
+
+    def most(self, most_outstanding: int, least: int) -> int:
+        """Return how many leases it may hold: what it makes of them is waited for by all."""
+        return max(least, math.ceil(SHARE_SLACK * self.share * most_outstanding))
 
     def note(self, message: Heartbeat, now_s: float) -> None:
         """Keep what a heartbeat says."""
@@ -82,10 +124,12 @@ class NodeTable:
     def register(self, message: Register, now_s: float) -> KnownNode:
         """Know a node, or know it better. May be repeated."""
         node = KnownNode(message.node_id, message.role, message.slots, message.address, now_s, startup=message.startup)
+        node.region, node.relay = message.region, message.relay
         known = self._nodes.get(node.id)
         if known is not None:
             node.version, node.running, node.generated = known.version, known.running, known.generated
             node.is_paused, node.probed_at_s = known.is_paused, known.probed_at_s
+            node.strikes, node.struck_at_s, node.trouble = known.strikes, known.struck_at_s, known.trouble
             node.startup, node.notice = known.startup, known.notice  # the first word told how the machine came up
         node.is_draining = node.id in self._draining
         self._nodes[node.id] = node
@@ -113,6 +157,33 @@ class NodeTable:
         for node in silent:
             node.is_silent = True
         return tuple(node.id for node in silent)
+
+    def weigh(self) -> None:
+        """Compare the workers' measured speeds."""
+        rates = {node.id: node.tokens_per_s for node in self if node.role is Role.ROLLOUT and not node.is_silent}
+        measured = {node_id: rate for node_id, rate in rates.items() if rate > 0}
+        if not measured:
+            return
+        middle = median(rate / max(1, self._nodes[node_id].slots) for node_id, rate in measured.items())
+        total = sum(measured.values())
+        for node_id, rate in measured.items():
+            node = self._nodes[node_id]
+            node.is_fast, node.share = rate / max(1, node.slots) >= middle, rate / total
+
+    def relay_for(self, node: KnownNode, head_region: str) -> RelayDoor | None:
+        """Return the neighbour from which a node takes weights: of those in a region away from the head, the first.
+
+        None for that one itself, and where nobody can be spared a copy over the region's link.
+        """
+        if not node.region or node.region == head_region:
+            return None
+        for peer in self:  # in the order in which they came: the first one's disk has most
+            if peer.region == node.region and peer.role is Role.ROLLOUT and not (peer.is_silent or peer.is_draining):
+                if peer.id == node.id:
+                    return None
+                if peer.relay is not None:
+                    return peer.relay
+        return None
 
     def note_link(self, report: LinkReport) -> None:
         """Keep a measurement."""
@@ -147,4 +218,5 @@ class NodeTable:
             is_paused=node.is_paused,
             startup=node.startup,
             notice=node.notice,
+            trouble=node.trouble,
         )

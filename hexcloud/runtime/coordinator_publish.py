@@ -52,6 +52,8 @@ class Publisher:
             raise ConflictError(f"version {report.version} is not {self._admission.version}, where the run begins")
         manifest = WeightsManifest(epoch=report.epoch, version=report.version, sha256=report.sha256, size=report.size)
         self._weights.add(manifest, Path(report.path))
+        if report.delta is not None and report.delta.delta.result == manifest:
+            self._weights.add_delta(report.delta)
         self._metrics.checkpoint_version = max(self._metrics.checkpoint_version, report.checkpoint_version)
 
     def _is_repeated(self, report: StepReport) -> bool:

@@ -1,4 +1,4 @@
-"""PublishedWeights: which versions the coordinator serves. The files stay the trainer's, and are checked beforehand.
+"""PublishedWeights: which versions and deltas the coordinator serves. The files stay the trainer's, and are checked.
 
 A damaged file is not served: its readers would refuse it again and again. The trainer is asked to write it anew.
 """
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import structlog
 
-from hexcloud.domain.messages import WeightsManifest
+from hexcloud.domain.delta import WeightsDelta
+from hexcloud.domain.messages import DeltaReport, WeightsManifest
 from hexcloud.runtime.atomic import sha256_of
+
+DELTAS_KEPT = 8
+"""As the trainer keeps them."""
 
 log = structlog.get_logger()
 
@@ -30,6 +34,7 @@ class PublishedWeights:
         self._checked: dict[Path, tuple[int, int]] = {}
         """Intact files, by size and time of their last change: each is read once, not once per node."""
         self._damaged: WeightsManifest | None = None
+        self._deltas: dict[tuple[int, int, int], DeltaReport] = {}
 
     @property
     def latest(self) -> WeightsManifest | None:
@@ -42,10 +47,34 @@ class PublishedWeights:
         if latest is not None and latest.epoch != manifest.epoch:
             self._served.clear()
             self._checked.clear()
+            self._deltas.clear()
         self._served[(manifest.epoch, manifest.version)] = (manifest, path)
         while len(self._served) > self._keep:
             _, dropped = self._served.pop(next(iter(self._served)))
             self._checked.pop(dropped, None)
+
+    def add_delta(self, report: DeltaReport) -> None:
+        """Serve a delta to a version that was added."""
+        delta = report.delta
+        self._deltas[(delta.result.epoch, delta.base.version, delta.result.version)] = report
+        while len(self._deltas) > DELTAS_KEPT:
+            self._checked.pop(Path(self._deltas.pop(next(iter(self._deltas))).path), None)
+
+    def deltas_to(self, epoch: int, version: int) -> tuple[WeightsDelta, ...]:
+        """Return what is served of an epoch and goes no further than a version."""
+        found = (report.delta for report in self._deltas.values())
+        return tuple(one for one in found if one.result.epoch == epoch and one.result.version <= version)
+
+    def intact_delta(self, epoch: int, base: int, result: int) -> Path | None:
+        """Return where a delta lies, or None when it is not served or damaged. Blocks: a changed file is read."""
+        report = self._deltas.get((epoch, base, result))
+        if report is None:
+            return None
+        path = Path(report.path)
+        if not self._holds(path, report.delta.sha256, report.delta.size):
+            log.warning("delta_damaged", epoch=epoch, version=result, path=report.path)
+            return None
+        return path
 
     @property
     def is_latest_damaged(self) -> bool:
@@ -60,18 +89,22 @@ class PublishedWeights:
         return served[1]
 
     def _is_intact(self, manifest: WeightsManifest, path: Path) -> bool:
+        if not self._holds(path, manifest.sha256, manifest.size):
+            self._note_damage(manifest, path)
+            return False
+        if self._damaged == manifest:
+            self._damaged = None
+        return True
+
+    def _holds(self, path: Path, sha256: str, size: int) -> bool:
         try:
             stat = path.stat()
         except OSError:
-            self._note_damage(manifest, path)
             return False
         found = stat.st_size, stat.st_mtime_ns
-        if self._checked.get(path) != found and not is_intact(path, manifest.sha256, manifest.size):
-            self._note_damage(manifest, path)
+        if self._checked.get(path) != found and not is_intact(path, sha256, size):
             return False
         self._checked[path] = found
-        if self._damaged == manifest:
-            self._damaged = None
         return True
 
     def _note_damage(self, manifest: WeightsManifest, path: Path) -> None:

@@ -33,14 +33,14 @@ _MAX_HEADER = 100_000_000
 _MAX_CODE = 4 * BLOCK_WORDS
 _AHEAD = 4
 """Blocks under way between those who patch and those who hash and write."""
-_THREADS = 2
+THREADS = 2
 """Blocks are coded side by side, as numpy lets go of the interpreter's lock."""
 
 
 def make_delta(
-    base: tuple[Path, WeightsManifest], result: tuple[Path, WeightsManifest], target: Path
+    base: tuple[Path, WeightsManifest], result: tuple[Path, WeightsManifest], target: Path, most_of_whole: float = 1.0
 ) -> WeightsDelta | None:
-    """Write the delta between two versions' files; None, and no file, when sending the whole version is no more bytes.
+    """Write the delta between two versions' files; None, and no file, when it is no less than this part of the whole.
 
     Raises EngineError when a file is not a safetensors file.
     """
@@ -52,7 +52,7 @@ def make_delta(
         for piece in chain(_opening(before, after), (_framed(code) for code in codes(old, new))):
             digests.add(piece)
             file.write(piece)
-            if digests.size >= result[1].size:
+            if digests.size >= most_of_whole * result[1].size:
                 return None
         _finish(file, target)
     sha256, chunks = digests.finish()
@@ -153,7 +153,7 @@ def _opening(before: bytes, after: bytes) -> Iterator[bytes]:
 
 def codes(old: Words, new: Words) -> Iterator[bytes]:
     """Yield each block's code, a few blocks ahead of the one who takes them."""
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         ahead: list[Future[bytes]] = []
         for pair in zip(_blocks(old), _blocks(new), strict=True):
             ahead.append(pool.submit(encode, *pair))

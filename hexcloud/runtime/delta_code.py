@@ -7,6 +7,7 @@ an escape, or 16. Little-endian.
 """
 
 import struct
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,14 @@ from numpy.typing import NDArray
 
 from hexcloud.domain.errors import EngineError
 
-BLOCK_WORDS = 1 << 19
-"""Words of a block: 1 MiB, small enough for caches, and its head is nothing beside its content."""
+BLOCK_WORDS = 1 << 18
+"""Words of a block: half a MiB, small enough for caches, and its head is nothing beside its content."""
 
 Words = NDArray[np.uint16]
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Positions = NDArray[np.int64]
+Signed = NDArray[np.int16]
 
 _HEAD = struct.Struct("<BBIII")
 """How places and steps are written; number of steps; bytes of places; bytes of steps."""
@@ -31,6 +33,8 @@ _GAP_TYPES: dict[int, _Unsigned] = {_GAPS8: np.dtype("<u1"), _GAPS16: np.dtype("
 _ESCAPE = 255
 _DENSE_FROM = 7
 """A seventh of the words: there, two bits for each are no more than a gap and a step for those that changed."""
+_GATHER = np.uint32(1 << 24 | 1 << 18 | 1 << 12 | 1 << 6)
+"""Times four symbols, each in a byte of its own: all four in the highest byte, and no two bits ever meet."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,34 @@ class _Part:
     content: bytes
 
 
+class _Desk(threading.local):
+    """A thread's arrays for the work on a block: new ones for each would cost as much as the work, in page faults."""
+
+    def __init__(self) -> None:
+        self.changes = np.empty(BLOCK_WORDS, np.uint16)
+        self.zigzag = np.empty(BLOCK_WORDS, np.int16)
+        self.signs = np.empty(BLOCK_WORDS, np.int16)
+        self.symbols = np.empty(BLOCK_WORDS, np.uint8)
+        self.four = np.empty(BLOCK_WORDS // 4, "<u4")
+        self.more = np.empty(BLOCK_WORDS // 4, "<u4")
+        self.flags = np.empty(BLOCK_WORDS + BLOCK_WORDS // 8 + 1, np.bool_)
+
+    def unset(self, length: int) -> Flags:
+        """Return flags to be set, with a tail of ones."""
+        flags = self.flags[: length + length // 8 + 1]
+        flags[length:] = True
+        return flags
+
+
+_DESK = _Desk()
+
+
 def encode(base: Words, new: Words) -> bytes:
     """Return the code of a block: two rows of one length, at most BLOCK_WORDS."""
-    flags = _flags(len(base))
+    flags = _DESK.unset(len(base))
     np.not_equal(base, new, out=flags[: len(base)])
     if int(np.count_nonzero(flags[: len(base)])) * _DENSE_FROM >= len(base):
-        return _encode_dense(new - base)
+        return _encode_dense(np.subtract(new, base, out=_DESK.changes[: len(base)]))
     positions = _positions(flags, len(base))
     return _block(_encode_positions(positions), new.take(positions) - base.take(positions))
 
@@ -77,36 +103,40 @@ def _block(where: _Part, changes: Words) -> bytes:
 
 def _encode_dense(changes: Words) -> bytes:
     """Write two bits per word, four words in a byte, and the steps of those with the symbol 3."""
-    zigzag, flags = _zigzag(changes), _flags(len(changes))
-    others = flags[: len(changes)]
+    length, desk = len(changes), _DESK
+    zigzag = _zigzag(changes, desk.zigzag[:length], desk.signs[:length])
+    flags = desk.unset(length)
+    others = flags[:length]
     np.greater_equal(zigzag, 3, out=others)
-    symbols = np.zeros(-(-len(changes) // 4) * 4, dtype=np.uint8)
-    np.bitwise_or(zigzag.astype(np.uint8), np.negative(others.view(np.uint8)), out=symbols[: len(changes)])
+    symbols = desk.symbols[: -(-length // 4) * 4]
+    symbols[length:] = 0
+    np.copyto(symbols[:length], zigzag, casting="unsafe")
+    symbols[:length] |= np.negative(others.view(np.uint8), out=desk.signs.view(np.uint8)[:length])
     symbols &= 3
-    four = symbols.view("<u4")
-    packed = (four | four >> 6 | four >> 12 | four >> 18).astype(np.uint8)
-    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags, len(changes))))
+    four = np.multiply(symbols.view("<u4"), _GATHER, out=desk.four[: len(symbols) // 4])
+    packed = four.view(np.uint8)[3::4]
+    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags, length)))
 
 
 def _patch_dense(words: Words, content: bytes) -> Positions:
     """Take the single steps, and return the places of the others."""
-    packed = np.frombuffer(content, np.uint8).astype("<u4")
-    if len(packed) != -(-len(words) // 4):
-        raise EngineError(f"delta: {len(packed)} bytes for {len(words)} words")
-    four = (packed | packed << 6 | packed << 12 | packed << 18) & 0x03030303
-    symbols = four.astype("<u4", copy=False).view(np.uint8)[: len(words)]
-    single = (symbols >> 1) - (symbols & 1)
-    words += single.view(np.int8).astype(np.int16).view(np.uint16)
-    flags = _flags(len(words))
-    np.equal(symbols, 3, out=flags[: len(words)])
-    return _positions(flags, len(words))
-
-
-def _flags(length: int) -> Flags:
-    """Return unset flags with a tail of ones."""
-    flags = np.empty(length + length // 8 + 1, dtype=np.bool_)
-    flags[length:] = True
-    return flags
+    length, desk = len(words), _DESK
+    packed = np.frombuffer(content, np.uint8)
+    if len(packed) != -(-length // 4):
+        raise EngineError(f"delta: {len(packed)} bytes for {length} words")
+    spread, shifted = desk.four[: len(packed)], desk.more[: len(packed)]
+    np.multiply(packed, np.uint32(1 | 1 << 12), out=spread, dtype=np.uint32)
+    np.left_shift(spread, 6, out=shifted)
+    spread |= shifted
+    spread &= np.uint32(0x03030303)
+    symbols, single = spread.view(np.uint8)[:length], desk.symbols[:length]
+    np.right_shift(symbols, 1, out=single)
+    single -= np.bitwise_and(symbols, 1, out=desk.flags.view(np.uint8)[:length])
+    np.copyto(desk.signs[:length], single.view(np.int8))
+    words += desk.signs[:length].view(np.uint16)
+    flags = desk.unset(length)
+    np.equal(symbols, 3, out=flags[:length])
+    return _positions(flags, length)
 
 
 def _positions(flags: Flags, length: int) -> Positions:
@@ -153,7 +183,8 @@ def _decode_positions(part: _Part, length: int) -> Positions:
 
 
 def _encode_steps(changes: Words) -> _Part:
-    zigzag = _zigzag(changes) - np.uint16(1)  # a change is never 0
+    zigzag = _zigzag(changes, np.empty_like(changes, np.int16), np.empty_like(changes, np.int16))
+    zigzag -= np.uint16(1)  # a change is never 0
     large = zigzag >= _ESCAPE
     escapes = int(large.sum())
     if len(zigzag) + 2 * escapes >= 2 * len(zigzag):
@@ -165,10 +196,12 @@ def _encode_steps(changes: Words) -> _Part:
     return _Part(_STEPS8, symbols.tobytes() + changes[large].astype("<u2").tobytes())
 
 
-def _zigzag(changes: Words) -> Words:
-    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ..."""
-    signed = changes.view(np.int16)
-    return ((signed << 1) ^ (signed >> 15)).view(np.uint16)
+def _zigzag(changes: Words, out: Signed, signs: Signed) -> Words:
+    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ... in the first of two arrays of the same length."""
+    np.left_shift(changes.view(np.int16), 1, out=out)
+    np.right_shift(changes.view(np.int16), 15, out=signs)
+    np.bitwise_xor(out, signs, out=out)
+    return out.view(np.uint16)
 
 
 def _decode_steps(part: _Part, count: int) -> Words:

@@ -13,7 +13,7 @@ from enum import StrEnum
 import structlog
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.messages import INTERRUPTION, Notice, Orders, Register, Startup
+from hexcloud.domain.messages import INTERRUPTION, Notice, Orders, Register, RelayDoor, Startup
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower
@@ -22,6 +22,7 @@ from hexcloud.runtime.rollout_probe import probe_and_report
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
 from hexcloud.runtime.rollout_worker import LeaseWorker
+from hexcloud.runtime.weight_relay import WeightRelay
 
 LAST_WORDS_S = 1.5
 """To give leases back; with the engine's end it makes the 2 s that an interruption notice may leave."""
@@ -65,6 +66,9 @@ class Equipment:
     """`host:port` where this node answers probes."""
     startup: Callable[[], Startup] = Startup
     """How long the machine took until now, by parts."""
+    relay: WeightRelay | None = None
+    """Passes weights on to neighbours, at `door`."""
+    door: RelayDoor | None = None
 
 
 class RolloutAgent:
@@ -76,9 +80,10 @@ class RolloutAgent:
         self._keeper = equipment.keeper
         self._cap = equipment.cap
         self._address = equipment.address
+        self._door = equipment.door
         self._startup = equipment.startup
         self._wire = Wire()
-        self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire)
+        self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire, equipment.relay)
         self._worker = LeaseWorker(spec, equipment.link, equipment.keeper, self._follower)
         self._run_until_s = time.time() + spec.spend_lease_s
         self._registered = False
@@ -111,6 +116,7 @@ class RolloutAgent:
                 task.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
             self._keeper.close()
+            self._worker.close()
 
     def interrupt(self) -> None:
         """Hear the notice that the machine is about to be taken away."""
@@ -182,6 +188,8 @@ class RolloutAgent:
                 slots=spec.slots,
                 address=self._address,
                 startup=self._startup(),
+                region=spec.region,
+                relay=self._door,
             )
         )
         log.info("registered", epoch=orders.epoch)

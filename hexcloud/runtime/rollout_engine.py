@@ -5,6 +5,7 @@ is replaced by a fresh one that starts from the new weights.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,13 @@ from hexcloud.ports import Engine
 
 MAX_RESTARTS = 2
 """In a row, without one generation between them: more is not bad luck but a broken machine."""
+
+FIRST_PATIENCE_S = 300.0
+"""For a batch before one has ended: kernels may be compiled first."""
+PATIENCE_S = 30.0
+"""For any batch, however short."""
+SLOWER = 10.0
+"""An engine that takes so many times what it took per token hangs, or might as well."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +54,9 @@ class EngineKeeper:
         self._source: tuple[WeightsManifest, Path] | None = None
         self._lock = asyncio.Lock()
         self._restarts = 0
+        self._is_hung = False
+        self._token_s: float | None = None
+        """Of the slowest batch of late, per token of its longest sequence."""
         self.is_serving = False
         self.loaded: WeightsManifest | None = None
 
@@ -73,18 +84,39 @@ class EngineKeeper:
         engine = self._engine
         if engine is None or not self.is_serving:
             raise EngineError("no engine serves now")
+        begun_s, patience_s = time.monotonic(), self._patience_s(requests)
         try:
-            generations = await self._run(engine.generate, requests)
+            async with asyncio.timeout(patience_s):
+                generations = await self._run(engine.generate, requests)
+        except TimeoutError:
+            self._is_hung = engine is self._engine
+            self.is_serving = self.is_serving and not self._is_hung
+            raise EngineError(
+                f"the engine hangs: {len(requests)} requests without an answer for {patience_s:.0f} s"
+            ) from None
         except EngineError:
             self.is_serving = self.is_serving and engine is not self._engine  # it may have been replaced meanwhile
             raise
         self._restarts = 0
+        self._note_pace(generations, time.monotonic() - begun_s)
         return generations
+
+    def _patience_s(self, requests: tuple[GenerationRequest, ...]) -> float:
+        if self._token_s is None:
+            return FIRST_PATIENCE_S
+        longest = max((request.max_new_tokens for request in requests), default=0)
+        return max(PATIENCE_S, SLOWER * self._token_s * longest)
+
+    def _note_pace(self, generations: tuple[Generation, ...], seconds: float) -> None:
+        longest = max((len(generation.tokens) for generation in generations), default=0)
+        if longest:
+            self._token_s = max(seconds / longest, 0.9 * (self._token_s or 0.0))
 
     async def heal(self) -> None:
         """After a failed batch: replace the engine unless it answers. Raises EngineDeadError."""
         async with self._lock:
-            if self._engine is not None and await self._run(self._engine.is_healthy):
+            is_worth_asking = self._engine is not None and not self._is_hung
+            if is_worth_asking and self._engine is not None and await self._run(self._engine.is_healthy):
                 self.is_serving = True
                 return
             await self._restart()
@@ -119,7 +151,7 @@ class EngineKeeper:
                 log.warning("engine_start_failed", reason=str(error))
                 continue
             self.loaded = manifest
-            self.is_serving = True
+            self.is_serving, self._is_hung = True, False
             return
         raise EngineDeadError(f"the engine failed {self._restarts} times in a row")
 

@@ -1,4 +1,4 @@
-"""WeightFollower: brings the newest version of the weights from the coordinator into the engine.
+"""WeightFollower: brings the newest version of the weights into the engine.
 
 A download overlaps with generation. Versions that are overtaken while another one comes in are skipped.
 """
@@ -13,8 +13,10 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
 from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
+from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
+from hexcloud.runtime.weight_relay import WeightRelay
 
 RETRY_S = 0.3
 MAX_RETRY_S = 2.0
@@ -32,8 +34,15 @@ def identity(manifest: WeightsManifest | None) -> tuple[int, int]:
 class WeightFollower:
     """Remembers the newest version heard of and loads it. Downloads go before probes on the `wire`."""
 
-    def __init__(self, link: CoordinatorLink, folder: WeightFolder, keeper: EngineKeeper, wire: Wire) -> None:
-        self._link = link
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        folder: WeightFolder,
+        keeper: EngineKeeper,
+        wire: Wire,
+        relay: WeightRelay | None = None,
+    ) -> None:
+        self._way = WeightWay(link, folder, relay)
         self._folder = folder
         self._keeper = keeper
         self._wire = wire
@@ -80,7 +89,9 @@ class WeightFollower:
 
     async def _load(self, manifest: WeightsManifest) -> None:
         async with self._wire.for_weights():
-            directory = await self._folder.fetch(manifest, self._link.weights)
+            # What failed may have failed for its way: a neighbour's bytes, a delta.
+            is_direct = self._failed == manifest
+            directory = await self._way.bring(manifest, self._keeper.loaded, is_direct)
         await self._keeper.load(manifest, directory)
         self._folder.prune(manifest)
         log.info("weights_loaded", epoch=manifest.epoch, version=manifest.version)

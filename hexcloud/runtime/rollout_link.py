@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError, HexcloudError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
@@ -27,7 +28,9 @@ from hexcloud.domain.messages import (
     Register,
     Submission,
     WeightsManifest,
+    WeightsWays,
 )
+from hexcloud.domain.raw import RAW, pack_submission
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 from hexcloud.runtime.probe import PINGS, LinkMeasure
 
@@ -102,7 +105,7 @@ class CoordinatorLink:
 
     async def submit(self, message: Submission) -> None:
         """Deliver finished samples."""
-        await self._call("POST", "/samples", message)
+        await self._call("POST", "/samples", pack_submission(message))
 
     async def commit(self, message: PartialCommit) -> None:
         """Renew leases and park tokens, or give leases back."""
@@ -137,9 +140,17 @@ class CoordinatorLink:
         self._check(await self._client.get(f"{url}/health", extensions=BY_NAME))
         return (time.monotonic() - began_at_s) / 2
 
-    async def weights(self, manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
-        """Stream a weights file from a byte offset on."""
-        path = f"/weights/{manifest.epoch}/{manifest.version}"
+    async def ways(self, manifest: WeightsManifest) -> WeightsWays:
+        """Ask how to get to a version."""
+        response = await self._call("GET", f"/ways/{manifest.epoch}/{manifest.version}")
+        return self._parsed(response, WeightsWays)
+
+    async def weights(self, wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
+        """Stream the file of a version or of a delta from a byte offset on."""
+        if isinstance(wanted, WeightsDelta):
+            path = f"/deltas/{wanted.result.epoch}/{wanted.base.version}/{wanted.result.version}"
+        else:
+            path = f"/weights/{wanted.epoch}/{wanted.version}"
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         try:
             url = await self.url() + path
@@ -154,19 +165,22 @@ class CoordinatorLink:
             raise self._lost(error) from error
 
     async def _post(self, path: str, message: Frozen, answer: type[Answer]) -> Answer:
-        response = await self._call("POST", path, message)
+        return self._parsed(await self._call("POST", path, message), answer)
+
+    def _parsed(self, response: httpx.Response, answer: type[Answer]) -> Answer:
         try:
             return answer.model_validate_json(response.content)
         except ValueError as error:
             raise self._lost(error) from error
 
-    async def _call(self, method: str, path: str, message: Frozen) -> httpx.Response:
+    async def _call(self, method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
+        content = message.model_dump_json() if isinstance(message, Frozen) else message
         try:
             response = await self._client.request(
                 method,
                 await self.url() + path,
-                content=message.model_dump_json(),
-                headers={"Content-Type": "application/json"},
+                content=content,
+                headers={"Content-Type": RAW if isinstance(message, bytes) else "application/json"},
                 extensions=BY_NAME,
             )
         except httpx.HTTPError as error:

@@ -21,7 +21,7 @@ RETRY_S = 0.5
 MAX_PER_CALL = 256
 """Samples in one call."""
 MAX_TOKENS_PER_CALL = 1_000_000
-"""About 30 MB as JSON: well under what the coordinator reads of one message."""
+"""12 MB as arrays: well under what the coordinator reads of one message."""
 
 Made = TypeVar("Made", Sample, Partial)
 

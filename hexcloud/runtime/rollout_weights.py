@@ -1,18 +1,24 @@
 """WeightFolder: versions of the weights on a rollout node's disk, whole and verified or not there at all.
 
 A download goes to a `.part` file that survives failures and is resumed; size and hash are checked before an atomic
-rename gives it its name. Only the newest two versions are kept.
+rename gives it its name. Only the newest two versions are kept. A delta is resumed from its last right chunk, and what
+it makes is verified in the same way.
 """
 
 import asyncio
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime.chunks import ChunkList, PartFile
+from hexcloud.runtime.delta import apply_delta
+from hexcloud.runtime.delta_way import WayCosts
 from hexcloud.runtime.probe import LinkCap
 
 KEEP = 2
@@ -23,8 +29,13 @@ MAX_HEADER = 100_000_000
 
 WEIGHTS_FILE = "model.safetensors"
 
-Source = Callable[[WeightsManifest, int], AsyncIterator[bytes]]
-"""Streams a version's bytes from an offset on."""
+FIRST_COSTS = WayCosts(link_bytes_per_s=125e6, apply_bytes_per_s=300e6)
+"""Before anything was measured: 1 Gb/s, and what benchmarks/weight_sync.py finds from file to file."""
+MEASURED_FROM = 64 << 10
+"""Bytes: what is less takes no time that says anything."""
+
+Source = Callable[[WeightsManifest | WeightsDelta, int], AsyncIterator[bytes]]
+"""Streams the bytes of a version's file, or of a delta's, from an offset on."""
 
 
 class WeightFolder:
@@ -33,11 +44,68 @@ class WeightFolder:
     def __init__(self, folder: Path, cap: LinkCap) -> None:
         self._folder = folder
         self._cap = cap
+        self.costs = FIRST_COSTS
+        """As they were at last."""
         folder.mkdir(parents=True, exist_ok=True)
 
     def directory(self, manifest: WeightsManifest) -> Path:
         """Return the directory of a version, there or not."""
         return self._folder / f"{manifest.epoch}-{manifest.version}-{manifest.sha256[:12]}"
+
+    def has(self, manifest: WeightsManifest) -> bool:
+        """Is a version there? It is verified then."""
+        return (self.directory(manifest) / WEIGHTS_FILE).exists()
+
+    def delta_path(self, delta: WeightsDelta) -> Path:
+        """Return where a delta is, there or not."""
+        name = f"{delta.result.epoch}-{delta.base.version}-{delta.result.version}-{delta.sha256[:12]}.delta"
+        return self._folder / name
+
+    async def fetch_delta(self, delta: WeightsDelta, source: Source) -> Path:
+        """Return the verified file of a delta, downloading what is missing.
+
+        Raises EngineError at the first wrong chunk, and whatever the source raises.
+        """
+        path = self.delta_path(delta)
+        part = PartFile(path, ChunkList(delta.size, delta.chunk_bytes, delta.chunks))
+        try:
+            await asyncio.to_thread(part.resume)
+            if not part.is_whole:
+                await self._stream(delta, part.size, source, part.append)
+            if not part.is_whole:
+                raise EngineError(f"delta {path.name}: {part.size} of {delta.size} bytes came")
+        finally:
+            part.close()
+        return path
+
+    async def apply(self, delta: WeightsDelta, path: Path) -> Path:
+        """Make a version of its base, which is there; return its directory. Raises EngineError when it is another."""
+        directory, begun_s = self.directory(delta.result), time.monotonic()
+        if not self.has(delta.result):
+            directory.mkdir(exist_ok=True)
+            base = self.directory(delta.base) / WEIGHTS_FILE
+            # Under a name of its own until its configuration is beside it: a crash in between leaves no half.
+            made = directory / "made.safetensors"
+            await asyncio.to_thread(apply_delta, base, (path, delta), made)
+            _settle(made, directory)
+            seconds = max(1e-6, time.monotonic() - begun_s)
+            if delta.result.size >= MEASURED_FROM:
+                self.costs = WayCosts(self.costs.link_bytes_per_s, delta.result.size / seconds)
+        return directory
+
+    async def _stream(
+        self, wanted: WeightsManifest | WeightsDelta, offset: int, source: Source, take: Callable[[bytes], None]
+    ) -> None:
+        """Let what is missing come in, at the link's pace, which is measured."""
+        await asyncio.sleep(self._cap.latency_s)
+        came, begun_s = 0, time.monotonic()
+        async for piece in source(wanted, offset):
+            await self._cap.bucket.take(len(piece))
+            take(piece)
+            came += len(piece)
+        if came >= MEASURED_FROM:
+            seconds = max(1e-6, time.monotonic() - begun_s)
+            self.costs = WayCosts(came / seconds, self.costs.apply_bytes_per_s)
 
     async def fetch(self, manifest: WeightsManifest, source: Source) -> Path:
         """Return a directory with the verified `model.safetensors` of a version, downloading what is missing.
@@ -47,13 +115,11 @@ class WeightFolder:
         directory = self.directory(manifest)
         if await asyncio.to_thread((directory / WEIGHTS_FILE).exists):
             return directory
-        part = await asyncio.to_thread(_Part, directory.with_suffix(".part"))
+        part = _Part(directory.with_suffix(".part"))
         try:
+            await asyncio.to_thread(part.resume)
             if part.size < manifest.size:
-                await asyncio.sleep(self._cap.latency_s)
-                async for piece in source(manifest, part.size):
-                    await self._cap.bucket.take(len(piece))
-                    part.append(piece)
+                await self._stream(manifest, part.size, source, part.append)
         finally:
             part.close()
         part.finish(manifest, directory)
@@ -64,6 +130,10 @@ class WeightFolder:
         for part in self._folder.glob("*.part"):
             if part.stem != self.directory(newest).name:
                 part.unlink()
+        for delta in self._folder.glob("*.delta"):
+            epoch, _, version, _ = delta.name.split("-", 3)
+            if (int(epoch), int(version)) < (newest.epoch, newest.version - KEEP):
+                delta.unlink()
         directories = sorted((path for path in self._folder.iterdir() if path.is_dir()), key=_newest_first)
         for directory in directories[KEEP:]:
             shutil.rmtree(directory)
@@ -77,6 +147,9 @@ class _Part:
         self._digest = hashlib.sha256()
         self.size = 0
         self._file = path.open("a+b")
+
+    def resume(self) -> None:
+        """Count what an earlier try left. Blocks: it reads it."""
         self._file.seek(0)
         while piece := self._file.read(1024 * 1024):
             self._count(piece)
@@ -98,13 +171,18 @@ class _Part:
             self._path.unlink()
             raise EngineError(f"weights {directory.name}: {self.size} bytes, not those of the manifest")
         directory.mkdir(exist_ok=True)
-        if config := _config_of(self._path):
-            (directory / "config.json").write_text(config)
-        self._path.rename(directory / WEIGHTS_FILE)
+        _settle(self._path, directory)
 
     def _count(self, piece: bytes) -> None:
         self._digest.update(piece)
         self.size += len(piece)
+
+
+def _settle(path: Path, directory: Path) -> None:
+    """Give a verified file its name beside its configuration."""
+    if config := _config_of(path):
+        (directory / "config.json").write_text(config)
+    path.rename(directory / WEIGHTS_FILE)
 
 
 def _config_of(path: Path) -> str | None:

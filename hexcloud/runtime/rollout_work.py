@@ -3,12 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from hexcloud.domain.generation import Generation, GenerationRequest
+from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import Partial
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.rewards import reward
-from hexcloud.runtime.tasks import EOS_ID, Task
 
 
 def request_id(lease: Lease) -> str:
@@ -16,19 +14,23 @@ def request_id(lease: Lease) -> str:
     return f"{lease.id}.{lease.attempt}"
 
 
-def request(lease: Lease) -> GenerationRequest:
-    """Return what to ask the engine for; tokens committed by a worker before us are continued."""
+COMMIT_TOKENS = 1024
+"""A longer response is generated in parts, and what there is of it is committed after each: no loss costs more."""
+
+
+def request(lease: Lease, eos_ids: tuple[int, ...]) -> GenerationRequest:
+    """Return what to ask the engine for, up to the next commit; tokens committed before are continued."""
     return GenerationRequest(
         rid=request_id(lease),
         input_ids=lease.prompt_ids + lease.prefix,
-        max_new_tokens=max(1, lease.max_new_tokens - len(lease.prefix)),
+        max_new_tokens=max(1, min(COMMIT_TOKENS, lease.max_new_tokens - len(lease.prefix))),
         temperature=lease.temperature,
-        stop_token_ids=(EOS_ID,),
+        stop_token_ids=eos_ids,
     )
 
 
-def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
-    """Return the finished and scored sample. Raises ValueError when the generation has no tokens."""
+def sample(lease: Lease, generation: Generation, reward: float) -> Sample:
+    """Return the finished sample. Raises ValueError when the generation has no tokens."""
     tokens = lease.prefix + generation.tokens
     return Sample(
         lease=lease.id,
@@ -40,7 +42,26 @@ def sample(lease: Lease, generation: Generation, task: Task) -> Sample:
         tokens=tokens,
         logprobs=lease.prefix_logprobs + generation.logprobs,
         versions=lease.prefix_versions + generation.versions,
-        reward=reward(task, tokens, lease.answer),
+        reward=reward,
+    )
+
+
+def is_whole(lease: Lease, generation: Generation) -> bool:
+    """Is this the end of a sample that can be trained on, and not of a part of it?"""
+    if generation.finish is FinishKind.ABORT or not is_usable(generation):
+        return False
+    made = len(lease.prefix) + len(generation.tokens)
+    return generation.finish is not FinishKind.LENGTH or made >= lease.max_new_tokens
+
+
+def grown(lease: Lease, generation: Generation) -> Lease:
+    """Return a lease with the tokens that were made of it."""
+    return lease.model_copy(
+        update={
+            "prefix": lease.prefix + generation.tokens,
+            "prefix_logprobs": lease.prefix_logprobs + generation.logprobs,
+            "prefix_versions": lease.prefix_versions + generation.versions,
+        }
     )
 
 

@@ -15,13 +15,14 @@ from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Notice, Partial, PartialCommit
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.rollout_bench import Bench, key
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.rewards import Scorer
+from hexcloud.runtime.rollout_bench import Bench, Key, key
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink
 from hexcloud.runtime.rollout_outbox import Outbox
-from hexcloud.runtime.rollout_work import chunks, is_usable, partial, request, request_id, sample
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.rollout_work import chunks, grown, is_usable, is_whole, partial, request, request_id, sample
 
 RETRY_S = 0.5
 RENEW_S = 15.0
@@ -38,7 +39,8 @@ class LeaseWorker:
         self._link = link
         self._keeper = keeper
         self._follower = follower
-        self._task = TASKS[spec.task]
+        self._task = open_task(spec.task, spec.weights)
+        self._scorer = Scorer(self._task, spec.task)
         # Whole groups keep the calls few: one for leases, one to the engine and about one to deliver, per group.
         self._batch = min(spec.group_size, spec.slots)
         self._bench = Bench(spec.slots)
@@ -48,9 +50,14 @@ class LeaseWorker:
         self._failed = asyncio.Event()
         self._batches: set[asyncio.Task[None]] = set()
         self._is_open = False
+        self._is_giving_back = False
         self.is_leaving = False
         self.notice: Notice | None = None
         """The cloud's word about this machine."""
+
+    def close(self) -> None:
+        """End the verifiers."""
+        self._scorer.close()
 
     def wake(self, is_registered: bool) -> None:
         """Look again whether to ask for work."""
@@ -99,6 +106,7 @@ class LeaseWorker:
         if batches:
             _, late = await asyncio.wait(batches, timeout=within_s)
             if late:
+                self._is_giving_back = True
                 await self._keeper.abort_all()
                 await asyncio.wait(late)
         await self._outbox.emptied()
@@ -133,15 +141,22 @@ class LeaseWorker:
         batch.add_done_callback(self._batches.discard)
 
     async def _generate(self, leases: tuple[Lease, ...]) -> None:
-        generations: tuple[Generation, ...] = ()
-        try:
-            generations = await self._keeper.generate(tuple(request(lease) for lease in leases))
-        except EngineError as error:
-            log.warning("generation_failed", samples=len(leases), reason=str(error))
-            self._failed.set()
-        self._hand_over(leases, generations)
-        self._bench.end(leases, sum(len(generation.tokens) for generation in generations))
-        self._changed.set()
+        """Generate a batch, part by part; what is finished leaves at once."""
+        while leases:
+            generations: tuple[Generation, ...] = ()
+            try:
+                generations = await self._keeper.generate(tuple(request(lease, self._task.eos_ids) for lease in leases))
+            except EngineError as error:
+                log.warning("generation_failed", samples=len(leases), reason=str(error))
+                self._failed.set()
+            going = self._hand_over(leases, generations, await self._score(leases, generations))
+            ended = tuple(lease for lease in leases if key(lease) not in {key(one) for one in going})
+            self._bench.end(ended, sum(len(generation.tokens) for generation in generations))
+            self._bench.begin(going)
+            self._changed.set()
+            leases = going
+            if leases:
+                await self._commit(leases)
 
     async def _heal(self) -> None:
         """Mend the engine after failed batches. Raises EngineDeadError."""
@@ -153,10 +168,23 @@ class LeaseWorker:
             await self._keeper.heal()
             self._changed.set()
 
-    def _hand_over(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> None:
-        """Put every lease's result into the outbox, but those that ended elsewhere."""
+    async def _score(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> dict[Key, float]:
+        """Return the reward of each sample that is whole.
+
+        On a thread: a verifier may take its time, and heartbeats may not.
+        """
+        whole = [(lease, one) for lease, one in zip(leases, generations, strict=False) if is_whole(lease, one)]
+        pairs = [(lease.prefix + one.tokens, lease.answer) for lease, one in whole]
+        rewards = await asyncio.to_thread(self._scorer.score, pairs)
+        return {key(lease): reward for (lease, _), reward in zip(whole, rewards, strict=True)}
+
+    def _hand_over(
+        self, leases: tuple[Lease, ...], generations: tuple[Generation, ...], rewards: dict[Key, float]
+    ) -> tuple[Lease, ...]:
+        """Put every lease's result into the outbox, but those that ended elsewhere; return what is to be continued."""
         samples: list[Sample] = []
         partials: list[Partial] = []
+        going: list[Lease] = []
         for lease, generation in zip_longest(leases, generations):
             if self._bench.take_ended_elsewhere(lease):
                 continue
@@ -165,9 +193,22 @@ class LeaseWorker:
                 generation = None  # its lease is lost; the others of the batch are delivered
             if generation is None or generation.finish is FinishKind.ABORT:
                 partials.append(partial(lease, generation))
+            elif key(lease) in rewards:
+                samples.append(sample(lease, generation, rewards[key(lease)]))
+            elif self._is_giving_back:
+                partials.append(partial(lease, generation))
             else:
-                samples.append(sample(lease, generation, self._task))
+                going.append(grown(lease, generation))
         self._outbox.add(samples, partials)
+        return tuple(going)
+
+    async def _commit(self, leases: tuple[Lease, ...]) -> None:
+        """Renew leases with the tokens there are: whoever goes on if this machine is lost goes on from there."""
+        partials = tuple(partial(lease) for lease in leases)
+        try:
+            await self._link.commit(PartialCommit(node_id=self._spec.node_id, partials=partials))
+        except CALL_FAILED as error:
+            log.warning("not_renewed", samples=len(partials), reason=str(error))
 
     async def _renew(self) -> None:
         """Renew, every RENEW_S, the leases that were running at the round before already."""
@@ -175,11 +216,7 @@ class LeaseWorker:
         while True:
             await asyncio.sleep(RENEW_S)
             running = self._bench.leases()
-            partials = tuple(partial(lease) for lease in running if key(lease) in before)
+            old = tuple(lease for lease in running if key(lease) in before)
             before = {key(lease) for lease in running}
-            if not partials:
-                continue
-            try:
-                await self._link.commit(PartialCommit(node_id=self._spec.node_id, partials=partials))
-            except CALL_FAILED as error:
-                log.warning("not_renewed", samples=len(partials), reason=str(error))
+            if old:
+                await self._commit(old)

@@ -24,7 +24,8 @@ from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.world import World
 from hexcloud.runtime.checkpoint import Counters
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.tasks import CharacterTask
 from hexcloud.runtime.trainer_board import Board
 from hexcloud.runtime.trainer_crew import Crew, Seat
 from hexcloud.runtime.trainer_link import TrainerLink
@@ -34,7 +35,7 @@ from hexcloud.runtime.trainer_pace import GangPace
 from hexcloud.runtime.trainer_speed import mfu
 from hexcloud.runtime.trainer_start import begin
 from hexcloud.runtime.trainer_stop import TerminatedError, Termination
-from hexcloud.runtime.trainer_weights import Shelf, deliver
+from hexcloud.runtime.trainer_weights import Shelf, deliver, vocabulary_files
 
 log = structlog.get_logger()
 
@@ -56,7 +57,7 @@ class Trainer:
         self._link = link
         self._termination = termination
         self._run_dir = Path(spec.run_dir)
-        self._task = TASKS[spec.task]
+        self._task = open_task(spec.task, spec.weights)
         self._pace = GangPace(spec.emulation.samples_per_s if spec.emulation else None)
         self._board = Board(self._run_dir)
         self._checkpointed = -1
@@ -97,8 +98,7 @@ class Trainer:
         counters = self._counters
         self._checkpoint()
         self._shelf = Shelf(self._run_dir, counters.epoch)
-        self._link.evaluation(Evaluation(when="before", accuracy=counters.accuracy_before))
-        self._board.accuracy(counters.accuracy_before, 0)
+        self._tell("before", counters.accuracy_before)
         self._link.publish(self._report(StepNumbers()))
         self._tell_formed()
         log.info("ready", epoch=counters.epoch, version=counters.version, accuracy=counters.accuracy_before)
@@ -145,7 +145,11 @@ class Trainer:
         numbers = self._crew.train(batch.groups, before)
         samples = sum(len(group.samples) for group in batch.groups)
         self._counters = before.model_copy(
-            update={"version": before.version + 1, "trained_samples": before.trained_samples + samples}
+            update={
+                "version": before.version + 1,
+                "trained_samples": before.trained_samples + samples,
+                "cursor": batch.cursor,
+            }
         )
         report = self._report(numbers)
         # The rest of the emulated gang's compute.
@@ -169,13 +173,15 @@ class Trainer:
     def _report(self, numbers: StepNumbers) -> StepReport:
         """Write the current version to disk and describe it."""
         counters = self._counters
-        file = self._published = self._shelf.put(self._crew.gather(), counters.version)
+        published = self._shelf.put(self._crew.gather(), counters.version)
+        file = self._published = published.file
         return StepReport(
             epoch=counters.epoch,
             version=counters.version,
             path=str(file.path),
             sha256=file.sha256,
             size=file.size,
+            delta=published.delta,
             checkpoint_version=self._checkpointed,
             ranks=self._crew.world.size,
             **numbers.model_dump(),
@@ -191,13 +197,21 @@ class Trainer:
     def _finish(self) -> None:
         """Leave the result; only then say so: whoever hears it may end this machine."""
         self._checkpoint()
-        deliver(Path(self._spec.output), self._crew.gather(), self._task)
+        deliver(Path(self._spec.output), self._crew.gather(), vocabulary_files(self._task, self._spec.weights))
         after = self._accuracy()
-        self._link.evaluation(Evaluation(when="after", accuracy=after))
+        self._tell("after", after)
         self._link.finish()
         log.info("finished", version=self._counters.version, accuracy=after, output=self._spec.output)
 
-    def _accuracy(self) -> float:
+    def _tell(self, when: str, accuracy: float | None) -> None:
+        if accuracy is not None:
+            self._link.evaluation(Evaluation(when=when, accuracy=accuracy))
+            self._board.accuracy(accuracy, self._counters.version)
+
+    def _accuracy(self) -> float | None:
+        """Return the accuracy of a tiny policy. Of a pretrained one it would take longer than many steps."""
+        if not isinstance(self._task, CharacterTask):
+            return None
         return accuracy(self._crew.gather(), self._task, _EVALUATION_PROBLEMS, _EVALUATION_SEED)
 
 

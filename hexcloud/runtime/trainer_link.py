@@ -7,6 +7,7 @@ import httpx
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import Batch, Evaluation, Rendezvous, StepReport
+from hexcloud.domain.raw import RAW, parse_batch
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 
 _PATIENCE_S = 30.0
@@ -34,7 +35,13 @@ class TrainerLink:
 
     def batch(self) -> Batch:
         """Wait a little for the next batch; it may come back empty: ask again. The same one until a publish."""
-        return Batch.model_validate_json(self._call("GET", "/batch").content)
+        answer = self._call("GET", "/batch")
+        try:
+            if answer.headers.get("content-type") == RAW:
+                return parse_batch(answer.content)
+            return Batch.model_validate_json(answer.content)
+        except ValueError as error:
+            raise EngineError(f"the coordinator's batch cannot be read: {error}") from error
 
     def publish(self, report: StepReport) -> None:
         """Say that a version is on disk."""
@@ -61,7 +68,7 @@ class TrainerLink:
                     method,
                     path,
                     content=content,
-                    headers={"Content-Type": "application/json"},
+                    headers={"Content-Type": "application/json", "Accept": RAW},
                     extensions={"sni_hostname": COORDINATOR_NAME},
                 )
             except httpx.TransportError as error:

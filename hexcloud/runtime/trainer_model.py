@@ -3,7 +3,6 @@
 Without a folder of weights it is a Qwen2 of 133,120 parameters.
 """
 
-import random
 from pathlib import Path
 
 import torch
@@ -11,7 +10,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config, Qwe
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.rewards import reward
-from hexcloud.runtime.tasks import BOS_ID, EOS_ID, PAD_ID, Task
+from hexcloud.runtime.tasks import BOS_ID, EOS_ID, PAD_ID, CharacterTask, Task
 
 _CONTEXT = 64
 """Most tokens of one sequence: far more than any task needs, and a cheap KV cache."""
@@ -23,7 +22,10 @@ def build_model(task: Task, seed: int, folder: str = "") -> PreTrainedModel:
     Raises EngineError for a folder that is no Hugging Face model. Nothing is downloaded, and no code of it is run.
     """
     torch.manual_seed(seed)
-    return read_model(folder) if folder else _small_model(task)
+    if folder:
+        return read_model(folder)
+    assert isinstance(task, CharacterTask)  # open_task lets no other task be without a folder
+    return _small_model(task)
 
 
 def read_model(folder: str) -> PreTrainedModel:
@@ -39,7 +41,7 @@ def read_model(folder: str) -> PreTrainedModel:
     return model
 
 
-def _small_model(task: Task) -> Qwen2ForCausalLM:
+def _small_model(task: CharacterTask) -> Qwen2ForCausalLM:
     config = Qwen2Config(
         vocab_size=len(task.vocabulary),
         hidden_size=64,
@@ -90,8 +92,8 @@ def sample(
 
 def accuracy(model: PreTrainedModel, task: Task, problems: int, seed: int) -> float:
     """Return the share of problems solved when sampling at temperature 1. The seed fixes problems and samples."""
-    rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    drawn = [task.prompt(rng) for _ in range(problems)]
+    generator = torch.Generator().manual_seed(seed)
+    drawn = [task.prompt(seed, index) for index in range(problems)]
     responses = sample(model, [prompt for prompt, _ in drawn], task.max_new_tokens, generator)
     rewards = [reward(task, response, answer) for response, (_, answer) in zip(responses, drawn, strict=True)]
     return sum(rewards) / problems

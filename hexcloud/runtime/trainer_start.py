@@ -5,7 +5,8 @@ import torch
 from hexcloud.domain.command import NodeSpec
 from hexcloud.runtime.checkpoint import Counters, config_at
 from hexcloud.runtime.checkpoint_index import CheckpointInfo
-from hexcloud.runtime.tasks import TASKS
+from hexcloud.runtime.open_task import open_task
+from hexcloud.runtime.tasks import CharacterTask
 from hexcloud.runtime.trainer_crew import Crew
 from hexcloud.runtime.trainer_model import build_model, config_of, read_model
 from hexcloud.runtime.trainer_policy import require_exact
@@ -21,10 +22,11 @@ def begin(crew: Crew, spec: NodeSpec, checkpoint: CheckpointInfo | None) -> Coun
     """
     if checkpoint is not None:
         return crew.begin(config_at(checkpoint), checkpoint)
-    task = TASKS[spec.task]
-    model = build_model(task, spec.seed)
+    task = open_task(spec.task, spec.weights)
+    model = build_model(task, spec.seed, spec.weights or "")
     require_exact(model)
-    warm_start(model, task, spec.seed, WarmupSettings())
+    if isinstance(task, CharacterTask):
+        warm_start(model, task, spec.seed, WarmupSettings())
     whole: dict[str, torch.Tensor] = dict(whole_of(model))
     if spec.training.kl_weight:
         reference = read_model(spec.training.reference) if spec.training.reference else model

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.runtime.tasks import Task
+from hexcloud.runtime.tasks import CharacterTask
 from hexcloud.runtime.trainer_model import accuracy, pad
 
 log = structlog.get_logger()
@@ -32,7 +32,7 @@ class WarmupSettings:
     max_steps: int = 2000
 
 
-def warm_start(model: PreTrainedModel, task: Task, seed: int, settings: WarmupSettings) -> float:
+def warm_start(model: PreTrainedModel, task: CharacterTask, seed: int, settings: WarmupSettings) -> float:
     """Train on right answers until the accuracy is reached; return it. Raises EngineError after `max_steps`."""
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=(0.9, 0.99))

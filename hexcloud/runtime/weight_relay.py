@@ -2,6 +2,8 @@
 
 One copy crosses to a region; inside it every node has its copy from another one. What is passed on may not be verified
 yet: every receiver checks it against the coordinator's manifest before use, so a bad neighbour costs time, not a run.
+The token is the coordinator's word that both are of the run. Beyond one machine the bytes travel in TLS, and the relay
+proves itself by a certificate that the coordinator was told and tells.
 
     relay -> nonce (16 bytes)
     peer  -> HELLO, sha256 of the file (32), offset (u64), HMAC-SHA256 of nonce, digest and offset under the token
@@ -13,16 +15,19 @@ import hashlib
 import hmac
 import os
 import secrets
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
 
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.domain.trust import COORDINATOR_NAME, is_loopback, trusted_by
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, Source
 
@@ -31,9 +36,16 @@ NONCE = 16
 CHUNK = 256 << 10
 STALL_S = 30.0
 """Both sides give up when nothing moved for so long; the receiver goes on elsewhere from where it was."""
+PEER_STALL_S = 5.0
+"""A receiver that has another source waits no longer than this for a neighbour."""
+HEAR_S = 1.5
+"""A neighbour that has not heard yet of what it is asked for hears of it within a heartbeat."""
 POLL_S = 0.01
 """How often a file that is still arriving is looked at."""
-MAX_OPEN = 16
+MAX_OPEN = 64
+"""Neighbours at once."""
+MAX_OFFERED = 16
+"""Files: the newest versions and the deltas to them."""
 
 _ASK = struct.Struct("!8s32sQ32s")
 _SIZE = struct.Struct("!Q")
@@ -41,18 +53,19 @@ _SIZE = struct.Struct("!Q")
 log = structlog.get_logger()
 
 
-def relay_source(address: str, token: str) -> Source:
-    """Return a source of versions at the relay at `host:port`, as a WeightFolder wants one.
+def relay_source(address: str, token: str, certificate: str = "", stall_s: float = PEER_STALL_S) -> Source:
+    """Return a source of versions and deltas at the relay at `host:port`, as a WeightFolder wants one.
 
-    It raises EngineError when the relay does not have the version, stalls, or the connection breaks.
+    It raises EngineError when the relay does not have the file, stalls, or the connection breaks. `certificate` (PEM)
+    is the relay's; without it, only one on this machine is asked.
     """
 
-    async def source(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
-        async with _connection(address) as (reader, writer):
-            await _ask(reader, writer, manifest, offset, token)
-            left = manifest.size - offset
+    async def source(wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
+        async with _connection(address, certificate, stall_s) as (reader, writer):
+            await asyncio.wait_for(_ask(reader, writer, wanted, offset, token), HEAR_S + stall_s)
+            left = wanted.size - offset
             while left:
-                piece = await asyncio.wait_for(reader.read(min(CHUNK, left)), STALL_S)
+                piece = await asyncio.wait_for(reader.read(min(CHUNK, left)), stall_s)
                 if not piece:
                     raise EngineError(f"relay {address} broke off {left} bytes before the end")
                 left -= len(piece)
@@ -64,17 +77,17 @@ def relay_source(address: str, token: str) -> Source:
 def in_turn(sources: tuple[Source, ...]) -> Source:
     """Return a source that goes on at the next one, from where it is, when one fails; the last error is raised."""
 
-    async def source(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+    async def source(wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
         for last, one in ((one is sources[-1], one) for one in sources):
             try:
-                async for piece in one(manifest, offset):
+                async for piece in one(wanted, offset):
                     offset += len(piece)
                     yield piece
                 return
             except EngineError as error:
                 if last:
                     raise
-                log.warning("weights_source_failed", version=manifest.version, offset=offset, reason=str(error))
+                log.warning("weights_source_failed", file=wanted.sha256[:12], offset=offset, reason=str(error))
 
     return source
 
@@ -83,19 +96,24 @@ class WeightRelay:
     """Serves the versions that lie in, or are arriving at, a node's weight folder."""
 
     def __init__(self, token: str, cap: LinkCap | None = None, stall_s: float = STALL_S) -> None:
-        self._token = token
+        self.token = token
+        """Whoever has it may ask."""
         self._stall_s = stall_s
         self._cap = cap or LinkCap()
-        self._offered: dict[str, tuple[Path, int]] = {}
+        self._offered: dict[str, tuple[tuple[Path, ...], int]] = {}
+        """Digest -> where the file is or will be, and its bytes; the newest ones."""
+        self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._open = 0
         self.port = 0
         self.sent_bytes = 0
         """Bytes of weights sent so far."""
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Listen; port 0 takes any free one."""
-        self._server = await asyncio.start_server(self._serve, host, port)
+    async def start(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """Listen; port 0 takes any free one. Raises EngineError for an address beyond this machine without TLS."""
+        if tls is None and not is_loopback(host):
+            raise EngineError(f"a relay listens on {host} only with a certificate")
+        self._server = await asyncio.start_server(self._serve, host, port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -106,7 +124,18 @@ class WeightRelay:
 
     def offer(self, manifest: WeightsManifest, directory: Path) -> None:
         """Serve a version from its directory in a WeightFolder, or from the part beside it, there already or not."""
-        self._offered[manifest.sha256] = directory, manifest.size
+        self._offer(manifest.sha256, manifest.size, (directory / WEIGHTS_FILE, directory.with_suffix(".part")))
+
+    def offer_delta(self, delta: WeightsDelta, path: Path) -> None:
+        """Serve a delta's file, there already or arriving."""
+        self._offer(delta.sha256, delta.size, (path,))
+
+    def _offer(self, digest: str, size: int, places: tuple[Path, ...]) -> None:
+        self._offered.pop(digest, None)
+        self._offered[digest] = places, size
+        self._news.set()
+        while len(self._offered) > MAX_OFFERED:
+            del self._offered[next(iter(self._offered))]
 
     def withdraw(self, manifest: WeightsManifest) -> None:
         """Serve a version no more."""
@@ -119,28 +148,41 @@ class WeightRelay:
         self._open += 1
         try:
             digest, offset = await asyncio.wait_for(self._asked(reader, writer), self._stall_s)
-            directory, size = self._offered.get(digest, (None, 0))
+            places, size = await self._heard_of(digest)
             writer.write(_SIZE.pack(size))
-            if directory is not None and offset <= size:
-                await self._send(writer, directory, offset, size)
+            if places and offset <= size:
+                await self._send(writer, places, offset, size)
         except (OSError, TimeoutError, EngineError, asyncio.IncompleteReadError) as error:
             log.info("relay_broke_off", reason=repr(error))
         finally:
             self._open -= 1
             writer.close()
 
+    async def _heard_of(self, digest: str) -> tuple[tuple[Path, ...], int]:
+        """Return where a file is or will be; none when nobody tells us of it in time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEAR_S):
+                while digest not in self._offered:
+                    self._news.clear()
+                    await self._news.wait()
+        return self._offered.get(digest, ((), 0))
+
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
         nonce = secrets.token_bytes(NONCE)
         writer.write(nonce)
         hello, digest, offset, proof = _ASK.unpack(await reader.readexactly(_ASK.size))
-        if hello != HELLO or not hmac.compare_digest(proof, _proof(self._token, nonce, digest, offset)):
+        if (
+            hello != HELLO
+            or not self.token
+            or not hmac.compare_digest(proof, _proof(self.token, nonce, digest, offset))
+        ):
             raise EngineError("relay: a caller without the token")
         return digest.hex(), offset
 
-    async def _send(self, writer: asyncio.StreamWriter, directory: Path, offset: int, size: int) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, places: tuple[Path, ...], offset: int, size: int) -> None:
         writer.transport.set_write_buffer_limits(high=CHUNK)
         await asyncio.sleep(self._cap.latency_s)
-        file = await self._opened(directory)
+        file = await self._opened(places)
         try:
             while offset < size:
                 await self._grown(file, offset)
@@ -153,17 +195,17 @@ class WeightRelay:
         finally:
             os.close(file)
 
-    async def _opened(self, directory: Path) -> int:
-        """Return a descriptor of the version's file, which survives that the part is given its final name."""
+    async def _opened(self, places: tuple[Path, ...]) -> int:
+        """Return a descriptor of the file, which survives that the part is given its final name."""
         give_up_at = time.monotonic() + self._stall_s
         while True:
-            for path in (directory / WEIGHTS_FILE, directory.with_suffix(".part")):
+            for path in places:
                 try:
                     return os.open(path, os.O_RDONLY)
                 except FileNotFoundError:
                     continue
             if time.monotonic() > give_up_at:
-                raise EngineError(f"relay: {directory.name} did not begin to arrive")
+                raise EngineError(f"relay: {places[0]} did not begin to arrive")
             await asyncio.sleep(POLL_S)
 
     async def _grown(self, file: int, offset: int) -> None:
@@ -176,10 +218,18 @@ class WeightRelay:
 
 
 @asynccontextmanager
-async def _connection(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def _connection(
+    address: str, certificate: str, stall_s: float
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not certificate and not is_loopback(host):
+        raise EngineError(f"relay {address} has no certificate, and is not on this machine")
+    # Nodes' own certificates carry the coordinator's name; whoever trusts this one trusts no other.
+    tls, name = (trusted_by(certificate), COORDINATOR_NAME) if certificate else (None, None)
     try:
-        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port), limit=4 * CHUNK)
+        dialling = asyncio.open_connection(host, int(port), limit=4 * CHUNK, ssl=tls, server_hostname=name)
+        reader, writer = await asyncio.wait_for(dialling, stall_s)
         try:
             yield reader, writer
         finally:
@@ -189,14 +239,18 @@ async def _connection(address: str) -> AsyncIterator[tuple[asyncio.StreamReader,
 
 
 async def _ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, manifest: WeightsManifest, offset: int, token: str
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    wanted: WeightsManifest | WeightsDelta,
+    offset: int,
+    token: str,
 ) -> None:
-    digest = bytes.fromhex(manifest.sha256)
-    nonce = await asyncio.wait_for(reader.readexactly(NONCE), STALL_S)
+    digest = bytes.fromhex(wanted.sha256)
+    nonce = await reader.readexactly(NONCE)
     writer.write(_ASK.pack(HELLO, digest, offset, _proof(token, nonce, digest, offset)))
-    (size,) = _SIZE.unpack(await asyncio.wait_for(reader.readexactly(_SIZE.size), STALL_S))
-    if size != manifest.size:
-        raise EngineError(f"relay: it has {size} bytes of version {manifest.version}, not {manifest.size}")
+    (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
+    if size != wanted.size:
+        raise EngineError(f"relay: it has {size} bytes of {wanted.sha256[:12]}, not {wanted.size}")
 
 
 def _proof(token: str, nonce: bytes, digest: bytes, offset: int) -> bytes:

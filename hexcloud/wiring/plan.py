@@ -1,5 +1,6 @@
 """What a plan is made from: the user's words, the catalog's facts and the believed market."""
 
+import os
 import tempfile
 import time
 from collections import Counter
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
@@ -15,6 +17,7 @@ from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import rented_clouds, require_provider
+from hexcloud.wiring.task import require_task, require_usable_task
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -43,11 +46,9 @@ class PlanInput:
 
 def workload_of(spec: RunSpec) -> Workload:
     """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
-    from hexcloud.adapters.files import find_model, suggest
-    from hexcloud.runtime.tasks import TASKS
+    from hexcloud.adapters.files import find_model
 
-    if spec.task not in TASKS:
-        raise ConfigError(f"task: {spec.task!r} is unknown{suggest(spec.task, TASKS)}")
+    require_task(spec.task)
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(
@@ -170,9 +171,20 @@ def require_runnable(spec: RunSpec, policy: Policy) -> None:
     from hexcloud.adapters.timer import read_schedule
 
     require_provider(spec)
+    require_usable_task(spec)
+    _require_engine(spec)
     read_schedule(policy.replan, time.time())
     if spec.output is not None:
         _require_writable(Path(spec.output))
+
+
+def _require_engine(spec: RunSpec) -> None:
+    """Raise ConfigError where this machine's nodes could not start the engine; a rented one installs its own."""
+    if spec.engine is not EngineKind.SGLANG or spec.is_real:
+        return
+    from hexcloud.adapters.engines.sglang_home import find_sglang
+
+    find_sglang(os.environ).require_cpu()
 
 
 def _require_writable(folder: Path) -> None:

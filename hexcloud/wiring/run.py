@@ -15,6 +15,7 @@ from hexcloud.wiring.market import believed_market
 from hexcloud.wiring.places import home, open_store
 from hexcloud.wiring.plan import PlanInput, played, require_runnable
 from hexcloud.wiring.provider import authority_of, objects_of, passed_env, provisioner_of, timing_of
+from hexcloud.wiring.task import absolute_task
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -74,7 +75,7 @@ def _absolute(spec: RunSpec) -> RunSpec:
     files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
     absolute = {field: str(Path(file).absolute()) for field, file in files.items() if file}
     trace = parse_trace(spec.trace).absolute() if spec.trace else None
-    return spec.model_copy(update={**absolute, "trace": trace})
+    return spec.model_copy(update={**absolute, **absolute_task(spec), "trace": trace})
 
 
 def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:
@@ -189,7 +190,7 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
     from hexcloud.controller.reconcile import Controller
 
     line, keys = coordinator(run), secrets_of(run)
-    emulation = EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=LOCAL_WEIGHT_BYTES)
+    emulation = EmulationPlan(clock_scale=run.clock_scale, local_weight_bytes=_local_weight_bytes(run.spec))
     ports = Ports(
         clock=RunClock.of(run),
         market=market_source(run),
@@ -206,6 +207,13 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
     return Controller(run, ports)
 
 
+def _local_weight_bytes(spec: RunSpec) -> float:
+    """Return the size of the weights that really travel on this machine."""
+    if spec.weights is None:
+        return LOCAL_WEIGHT_BYTES
+    return float(sum(path.stat().st_size for path in Path(spec.weights).glob("*.safetensors")))
+
+
 def bring_results(run: RunRecord) -> None:
     """Copy steps and, when there is one, the result of a run from its store into its own folder. Raises StoreError."""
     from hexcloud.adapters.run_copy import RunCopy
@@ -213,7 +221,7 @@ def bring_results(run: RunRecord) -> None:
     objects = objects_of(run.spec, run.id)
     if objects is None:
         return
-    copy = RunCopy(objects, Path(run.run_dir), secrets_of(run).run_secret)
+    copy = RunCopy(objects, Path(run.run_dir), secrets_of(run).controller_token)
     copy.bring_metrics()
     copy.bring_output(Path(run.output))
 

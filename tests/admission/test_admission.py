@@ -366,7 +366,7 @@ def test_a_full_run_tells_nobody_to_load() -> None:
 def test_a_late_result_of_an_expired_lease_changes_nothing() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    assert desk.admission.expire(10.0) == 1
+    assert desk.admission.expire(10.0).total() == 1
     (again,) = desk.leases("b", 1)
     assert (again.id, again.attempt) == (lease.id, lease.attempt + 1)
     assert desk.admission.submit("a", sample_of(lease)) is Receipt.LATE
@@ -386,8 +386,8 @@ def test_a_partial_commit_renews_the_lease() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
     desk.admission.renew(lease, Parked((7,), (-0.1,), (0,)), now_s=8.0)
-    assert desk.admission.expire(17.0) == 0
-    assert desk.admission.expire(18.0) == 1
+    assert not desk.admission.expire(17.0)
+    assert desk.admission.expire(18.0).total() == 1
 
 
 def test_a_preempted_workers_tokens_are_continued_by_another() -> None:

@@ -1,4 +1,5 @@
-from hexcloud.admission.groups import EPOCH_STRIDE, GroupBook, OpenGroup, Prompt, lease_id
+from hexcloud.admission.groups import EPOCH_STRIDE, GroupBook, OpenGroup, Parked, Prompt, lease_id
+from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.sample import Sample
 
 PROMPT = Prompt((1, 2), "12")
@@ -38,8 +39,8 @@ def test_a_discarded_group_stops_counting_at_once_and_its_samples_no_longer_wait
 def test_a_requeued_sample_of_an_old_group_waits_before_new_ones_with_a_higher_attempt() -> None:
     book = GroupBook(group_size=2, epoch=0)
     old, young = book.open(PROMPT, 0), book.open(PROMPT, 0)
-    book.pop_waiting()
-    book.pop_waiting()
+    for index in range(2):
+        book.pop_waiting(old, index)
     assert book.first_waiting() == (young, 0)
     book.requeue(old, 1)
     assert book.first_waiting() == (old, 1)
@@ -90,3 +91,26 @@ def test_equal_rewards_have_no_variance() -> None:
 def test_a_book_of_a_later_epoch_gives_ids_that_no_earlier_one_has_given() -> None:
     assert GroupBook(group_size=2, epoch=0).open(PROMPT, 0).id == 0
     assert GroupBook(group_size=2, epoch=2).open(PROMPT, 0).id == 2 * EPOCH_STRIDE
+
+
+def test_a_fast_worker_gets_what_is_expected_to_be_long_and_a_slow_one_what_is_short() -> None:
+    book = GroupBook(group_size=3, epoch=0)
+    short, long, later = (book.open(Prompt((1,), ""), due_step) for due_step in (0, 0, 1))
+    for group, tokens in ((short, 2), (long, 9), (later, 99)):
+        book.pop_waiting(group, 0)
+        group.add(_sample(group.id, tokens))
+    assert book.next_waiting(is_fast=True) == (long, 1)
+    assert book.next_waiting(is_fast=False) == (short, 1)
+    short.parked[2] = Parked((7,) * 20, (0.0,) * 20, (0,) * 20)
+    assert book.next_waiting(is_fast=True) == (short, 2), "it is longer than its sisters already"
+    for group in (short, long):
+        for index in (2, 1):
+            book.pop_waiting(group, index)
+    assert book.next_waiting(is_fast=False) == (later, 1), "what is due later waits, however long it is"
+
+
+def _sample(group: GroupId, tokens: int) -> Sample:
+    return Sample(
+        lease=LeaseId(f"{group}.0"), attempt=0, group=group, index=0, epoch=0, prompt_ids=(1,),
+        tokens=(7,) * tokens, logprobs=(0.0,) * tokens, versions=(0,) * tokens, reward=0.0,
+    )  # fmt: skip

@@ -123,7 +123,9 @@ def test_a_plan_for_ones_own_machines(cli: Callable[..., Any], tmp_path: Path) -
     assert {*answer["ranks"], *(route["target"] for route in answer["routes"])} <= {"big#1", "big#2"}
 
 
-@pytest.mark.parametrize(("pattern", "meant"), [("nonsense", "no such GPU"), ("H10", "did you mean H100?")])
+@pytest.mark.parametrize(
+    ("pattern", "meant"), [("nonsense", "no such GPU"), ("", "an empty name"), ("H10", "did you mean H100?")]
+)
 def test_why_of_a_name_that_nothing_has_is_wrong_input(cli: Callable[..., Any], pattern: str, meant: str) -> None:
     said = cli("plan", "--why", pattern)
     assert (said.code, said.out) == (2, "")

@@ -50,7 +50,7 @@ class Machines:
         self.bucket = Bucket(f"s3://runs/{RUN}")
         credentials = Credentials(run_id=RUN, secret=self._secret, token=self._token, ca_pem=self._authority.ca_pem)
         self.coordinator = HttpCoordinator(self.own / "coordinator.json", credentials, objects=self.bucket)
-        self.copy = RunCopy(self.bucket, self.own, self._secret)
+        self.copy = RunCopy(self.bucket, self.own, self._token)
 
     def start(self, name: str, role: Role, **env: str) -> None:
         machine = self._directory / name

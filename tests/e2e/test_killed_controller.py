@@ -1,7 +1,7 @@
 """kill -9 of a controller's process at ten points of a launch and ten of a teardown, against EC2's own list.
 
-Two of them, by the names in CLOUD_TIER, are worth repeating on real SkyPilot: the answer to a launch is lost, and a
-teardown is cut off between two machines.
+Two of them happen to real SkyPilot too (tests/e2e/cloud/test_up.py): a controller dies after EC2's yes to a launch, and
+between two ends.
 """
 
 import multiprocessing
@@ -55,7 +55,6 @@ TEARDOWN = {
     "when the first end is noted": Point("save_node", 3, "after"),
     "before the run's end is noted": Point("set_run_state", 0, "before"),
 }
-CLOUD_TIER = ("after EC2's yes, before it is noted", "between two ends")
 
 
 def control(folder: Path, target: str = ONE_TRAINER, point: Point | None = None) -> int:

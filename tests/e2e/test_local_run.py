@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pytest
@@ -32,6 +33,11 @@ pytestmark = pytest.mark.slow
 class LocalRun:
     """Starts nodes as a provisioner would, and says the few things that a controller says."""
 
+    changes: ClassVar[dict[str, object]] = {}
+    """What a kind of run has otherwise in its nodes' specifications."""
+
+    spend_lease_s = SPEND_LEASE_S
+
     def __init__(self, directory: Path, steps: int) -> None:
         self._directory = directory
         self._steps = steps
@@ -43,6 +49,8 @@ class LocalRun:
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.processes: set[psutil.Process] = set()
         self._busy: set[str] = set()
+        self._environments: dict[str, dict[str, str]] = {}
+        self._admissions: dict[NodeId, str] = {}
         credentials = Credentials(run_id=RUN, secret=self._run_secret, token=self._controller_token)
         self.coordinator = HttpCoordinator(self.run_dir / "coordinator.json", credentials)
 
@@ -72,24 +80,33 @@ class LocalRun:
                 clock_scale=60.0, samples_per_s=samples_per_s, link_bytes_per_s=4e6, link_latency_ms=2.0
             ),
         )
-        (directory / "node.json").write_text(spec.model_dump_json())
+        (directory / "node.json").write_text(spec.model_copy(update=self.changes).model_dump_json())
         env = {"HEXCLOUD_NODE_TOKEN": token, "HEXCLOUD_RUN_SECRET": self._run_secret}
         if role is Role.TRAINER:
             env["HEXCLOUD_CONTROLLER_TOKEN"] = self._controller_token
-        with (directory / "log").open("wb") as log:
+        self._environments[name] = env
+        self.again(name, role)
+        if role is Role.ROLLOUT:
+            self._admissions[spec.node_id] = hashlib.sha256(token.encode()).hexdigest()
+            self.until(self.readmit, 60, f"admission of {name}")
+
+    def again(self, name: str, role: Role) -> None:
+        """Start a node's program in its directory, for the first time or once more."""
+        directory = self._directory / name
+        with (directory / "log").open("ab") as log:
             self.nodes[name] = subprocess.Popen(
                 [sys.executable, "-m", "hexcloud.node", role.value],
                 cwd=directory,
-                env=os.environ | env,
+                env=os.environ | self._environments[name],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        if role is Role.ROLLOUT:
-            self.until(lambda: self._admitted(spec.node_id, token), 30, f"admission of {name}")
 
-    def _admitted(self, node_id: NodeId, token: str) -> bool:
-        self.coordinator.admit(node_id, hashlib.sha256(token.encode()).hexdigest())
+    def readmit(self) -> bool:
+        """Let the rollout nodes in, as a controller does with every new head."""
+        for node_id, digest in self._admissions.items():
+            self.coordinator.admit(node_id, digest)
         return True
 
     def watch(self) -> RunView:
@@ -98,7 +115,7 @@ class LocalRun:
             if node.poll() is None:
                 parent = psutil.Process(node.pid)
                 self.processes |= {parent, *parent.children(recursive=True)}
-        self.coordinator.renew(time.time() + SPEND_LEASE_S)
+        self.coordinator.renew(time.time() + self.spend_lease_s)
         return self.coordinator.view()
 
     def busy(self) -> set[str]:

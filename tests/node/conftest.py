@@ -47,4 +47,4 @@ def coordinator(make_spec: Callable[[Role], NodeSpec]) -> Coordinator:
     """A coordinator that knows the tokens `head-token` and `node-token`."""
     spec = make_spec(Role.TRAINER)
     nodes = {HEAD: token_sha256("head-token"), NODE: token_sha256("node-token")}
-    return Coordinator(spec, TASKS[spec.task], AccessList("controller-token", nodes))
+    return Coordinator(spec, TASKS[spec.task.name], AccessList("controller-token", nodes))

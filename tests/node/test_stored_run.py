@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hexcloud.adapters.objects import Bucket
+from hexcloud.adapters.stored_folder import upload_folder
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.messages import RunPhase
@@ -34,7 +36,7 @@ def identity(make_spec: MakeSpec, tmp_path: Path) -> Identity:
 
 def coordinator_of(identity: Identity) -> Coordinator:
     spec = identity.spec
-    return Coordinator(spec, TASKS[spec.task], AccessList("controller-token", {}), start_of(identity.run_dir))
+    return Coordinator(spec, TASKS[spec.task.name], AccessList("controller-token", {}), start_of(identity.run_dir))
 
 
 async def until(is_reached: Callable[[], bool]) -> None:
@@ -93,3 +95,18 @@ def test_a_head_that_lost_the_run_is_told(identity: Identity, tmp_path: Path) ->
 
     asyncio.run(scene())
     assert SwitchedBucket(tmp_path / "store").get("coordinator.json") is None
+
+
+def test_a_checkpoint_that_a_rollout_node_puts_into_the_store_is_never_loaded(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    """It may hold keys of the store, and holds the run's secret, by which it knows the pointer."""
+    store = tmp_path / "store"
+    spec = make_spec(Role.TRAINER).model_copy(update={"store": f"file://{store}", "run_dir": str(tmp_path / "run")})
+    forged = tmp_path / "forged"
+    forged.mkdir()
+    (forged / "model.pt").write_bytes(b"evil")
+    upload_folder(Bucket(spec.store), "checkpoints/0-99", forged, "secret")
+    identity = Identity(spec=spec, token="t", run_secret="secret", controller_token="controller-token")
+    assert asyncio.run(claim_run(identity)) is not None
+    assert not list(Path(spec.run_dir).rglob("model.pt"))

@@ -9,7 +9,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.node.address import Place
 from hexcloud.node.identity import Identity
 from hexcloud.node.trainer import door_of, start_of
-from hexcloud.runtime.checkpoint_index import checkpoint_path, write_manifest
+from hexcloud.runtime.checkpoint_index import COUNTERS, checkpoint_path, write_manifest
 from hexcloud.runtime.coordinator import Start
 from tests.node.conftest import MakeSpec
 
@@ -30,6 +30,13 @@ def test_a_run_goes_on_at_its_newest_checkpoint_in_a_new_epoch(tmp_path: Path) -
     write_checkpoint(tmp_path, 0, 40)
     write_checkpoint(tmp_path, 1, 20)
     assert start_of(tmp_path) == Start(epoch=2, version=20)
+
+
+def test_a_run_goes_on_with_the_prompts_after_those_that_were_drawn(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, 0, 40)
+    (path / COUNTERS).write_text('{"cursor": 1300}')
+    write_manifest(path)
+    assert start_of(tmp_path) == Start(epoch=1, version=40, cursor=1300)
 
 
 def test_a_torn_checkpoint_is_passed_over(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 import asyncio
 import hashlib
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
@@ -127,7 +131,7 @@ def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
     def make() -> Coordinator:
         spec = rollout_spec.model_copy(update={"node_id": HEAD, "slot": SlotName("trainer"), "role": Role.TRAINER})
         access = AccessList("controller", {HEAD: token_sha256("head"), NODE: token_sha256(TOKEN)})
-        return Coordinator(spec, TASKS[spec.task], access)
+        return Coordinator(spec, TASKS[spec.task.name], access)
 
     return make
 
@@ -166,3 +170,22 @@ def publish(tmp_path: Path) -> Callable[[Coordinator, int], None]:
         )
 
     return say
+
+
+@pytest.fixture
+def word_folder(tmp_path: Path) -> Path:
+    """Return the folder of a tokenizer with a word for each id, `<e>` as its end, and a chat template."""
+    words = ["<s>", "<e>", "<?>", "system", "user", "assistant", "be", "brief", "add", *map(str, range(10))]
+    tokenizer = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, unk_token="<?>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens(["<s>", "<e>"])
+    folder = tmp_path / "words"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    template = (
+        "{{ bos_token }}{% for message in messages %} {{ message.role }} {{ message.content }} {{ eos_token }}"
+        "{% endfor %}{% if add_generation_prompt %} assistant{% endif %}"
+    )
+    settings = {"bos_token": "<s>", "eos_token": {"content": "<e>"}, "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder

@@ -11,6 +11,12 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.runtime.chunks import ChunkList, Digests, PartFile
 
 
+def opened(path: Path, told: ChunkList) -> PartFile:
+    part = PartFile(path, told)
+    part.resume()
+    return part
+
+
 def told(content: bytes, chunk_bytes: int) -> ChunkList:
     digests = Digests(chunk_bytes)
     digests.add(content)
@@ -38,7 +44,7 @@ def test_a_download_that_breaks_anywhere_goes_on_from_its_last_right_chunk(
         path, tries = Path(folder) / "part", 0
         is_whole = False
         while not is_whole:
-            with closing(PartFile(path, goal)) as part:
+            with closing(opened(path, goal)) as part:
                 assert part.size % chunk_bytes == 0 or part.is_whole
                 rest = content[part.size :]
                 sent = rest if tries > 3 else rest[: data.draw(st.integers(0, len(rest)))]
@@ -52,7 +58,7 @@ def test_a_download_that_breaks_anywhere_goes_on_from_its_last_right_chunk(
 
 def test_a_wrong_chunk_is_never_kept(tmp_path: Path) -> None:
     goal = told(b"aaaabbbbcc", 4)
-    part = PartFile(tmp_path / "part", goal)
+    part = opened(tmp_path / "part", goal)
     with pytest.raises(EngineError, match="chunk 1 is not the one meant: fetch again from byte 4"):
         part.append(b"aaaaXbbbcc")
     part.append(b"bbbb")
@@ -63,7 +69,7 @@ def test_a_wrong_chunk_is_never_kept(tmp_path: Path) -> None:
 
 def test_what_was_damaged_on_disk_is_fetched_again(tmp_path: Path) -> None:
     (tmp_path / "part").write_bytes(b"aaaaXbbbcc")
-    part = PartFile(tmp_path / "part", told(b"aaaabbbbcc", 4))
+    part = opened(tmp_path / "part", told(b"aaaabbbbcc", 4))
     assert part.size == 4
     part.append(b"bbbbcc")
     assert part.is_whole
@@ -71,7 +77,7 @@ def test_what_was_damaged_on_disk_is_fetched_again(tmp_path: Path) -> None:
 
 
 def test_more_than_was_promised_is_refused(tmp_path: Path) -> None:
-    part = PartFile(tmp_path / "part", told(b"aaaa", 4))
+    part = opened(tmp_path / "part", told(b"aaaa", 4))
     with pytest.raises(EngineError, match="1 bytes came after the end"):
         part.append(b"aaaa!")
     part.close()

@@ -1,10 +1,10 @@
 """The coordinator's rules, on a clock that the test moves."""
 
 import asyncio
-import random
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
@@ -36,6 +36,7 @@ from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
 from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, Start, UnknownNodeError
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
+from hexcloud.runtime.coordinator_nodes import MAX_STRIKES
 from hexcloud.runtime.coordinator_publish import ConflictError
 
 HEAD, A, B = NodeId("run.trainer-0.0"), NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
@@ -47,8 +48,8 @@ class Sums:
 
     max_new_tokens = 5
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        number = rng.randrange(1000)
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        number = index % 1000
         return (1, number), str(number)
 
 
@@ -167,14 +168,21 @@ def test_leases_carry_prompts_of_the_task(desk: Desk) -> None:
     assert first.deadline_s > desk.now_s
 
 
-def test_another_epoch_draws_other_prompts(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_draws_the_prompts_that_follow(tmp_path: Path) -> None:
     prompts = []
-    for epoch in (0, 0, 1):
-        desk = Desk(tmp_path, Start(epoch=epoch))
+    for cursor in (0, 0, 2):
+        desk = Desk(tmp_path, Start(epoch=1, cursor=cursor))
         desk.publish(0)
         desk.register()
         prompts.append([lease.answer for lease in desk.ask(8).leases])
-    assert prompts[0] == prompts[1] != prompts[2]
+    assert prompts[0] == prompts[1]
+    assert prompts[2][:4] == prompts[0][4:]
+
+
+def test_a_batch_says_how_many_prompts_were_drawn(desk: Desk) -> None:
+    leases = desk.ask(8).leases
+    desk.submit(leases)
+    assert desk.batch().cursor == len({lease.group for lease in leases})
 
 
 def test_a_worker_behind_is_told_to_load_only_while_there_is_work(desk: Desk) -> None:
@@ -500,3 +508,40 @@ def test_a_trainers_machines_stay_until_the_result_is_stored(tmp_path: Path) -> 
     assert not desk.beat(B).stop
     desk.coordinator.deliver()
     assert desk.beat(B).stop
+
+
+def test_a_worker_that_speaks_and_delivers_nothing_is_named_and_gets_no_more_work(desk: Desk) -> None:
+    desk.register(B)
+    with capture_logs() as logs:
+        for _ in range(MAX_STRIKES):
+            assert desk.ask(2).leases
+            for _ in range(61):
+                desk.now_s += 1.0
+                desk.beat(A)
+                desk.beat(B)
+                desk.coordinator.tick()
+                desk.coordinator.renew(Renewal(run_until_s=desk.now_s + 60.0))
+    broken = [entry for entry in logs if entry["event"] == "worker_broken"]
+    assert [(entry["node"], entry["reason"]) for entry in broken] == [(A, desk.coordinator.view().nodes[0].trouble)]
+    assert "nothing came of its leases within 60 s" in broken[0]["reason"]
+    assert not desk.ask(2).leases
+    assert len(desk.ask(2, node_id=B).leases) == 2, "others make what it did not"
+
+
+def test_a_worker_whose_samples_are_refused_again_and_again_is_named(desk: Desk) -> None:
+    for _ in range(MAX_STRIKES):
+        (lease,) = desk.ask(1).leases
+        desk.submit((lease.model_copy(update={"prompt_ids": (9,)}),))
+        desk.now_s += 40.0
+    assert "contradict" in desk.coordinator.view().nodes[0].trouble
+
+
+def test_one_good_sample_forgives_a_worker(desk: Desk) -> None:
+    for _ in range(2 * MAX_STRIKES):
+        first, second = desk.ask(2, version=desk.coordinator.view().version).leases
+        desk.submit((first.model_copy(update={"prompt_ids": (9,)}),))
+        desk.now_s += 40.0
+        desk.submit((second,))
+        if desk.batch().groups:
+            desk.publish(desk.batch().version + 1)
+    assert not desk.coordinator.view().nodes[0].trouble

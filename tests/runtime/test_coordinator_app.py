@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.routing import Route
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import ConfigError
@@ -18,7 +18,7 @@ from hexcloud.domain.messages import Batch, LeaseGrant, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import MAX_BODY, Door, serving
+from hexcloud.runtime.coordinator_app import MAX_BODY, Door, create_app, serving
 from hexcloud.runtime.pointer import read_pointer
 
 HEAD, A, B = "run.trainer-0.0", "run.rollout-0.0", "run.rollout-1.0"
@@ -31,8 +31,8 @@ class Sums:
 
     max_new_tokens = 5
 
-    def prompt(self, rng: random.Random) -> tuple[tuple[int, ...], str]:
-        number = rng.randrange(1000)
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        number = index % 1000
         return (1, number), str(number)
 
 
@@ -175,6 +175,8 @@ def test_weights_come_whole_in_part_and_not_at_all(tell: Callable[[Story], None]
 
 ROUTES = [
     ("GET", "/weights/0/0"),
+    ("GET", "/deltas/0/0/1"),
+    ("GET", "/ways/0/0"),
     ("GET", "/probe/1"),
     ("GET", "/batch"),
     ("GET", "/status"),
@@ -197,6 +199,12 @@ ROUTES = [
         )
     ),
 ]
+
+
+def test_the_list_of_routes_is_whole(make_coordinator: Callable[[], Coordinator]) -> None:
+    known = {path.split("/")[1] if "/control" not in path else path for _, path in ROUTES} | {"health"}
+    served = {route.path for route in create_app(make_coordinator()).routes if isinstance(route, Route)}
+    assert {path.split("/")[1] if "/control" not in path else path for path in served} == known
 
 
 def test_every_route_but_health_refuses_a_stranger(tell: Callable[[Story], None]) -> None:
@@ -223,6 +231,8 @@ def test_only_the_trainer_trains(tell: Callable[[Story], None], who: str) -> Non
     async def story(line: Line) -> None:
         assert (await line.get("/batch", who)).status_code == 403
         assert (await line.publish(0, who)).status_code == 403
+        if who == "controller":
+            assert (await line.get("/ways/0/0", who)).status_code == 403, "a node's own word"
         assert (await line.post("/evaluation", {"when": "before", "accuracy": 1.0}, who)).status_code == 403
         assert (await line.post("/finish", {}, who)).status_code == 403
 

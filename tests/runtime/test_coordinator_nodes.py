@@ -3,7 +3,14 @@ import pytest
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Heartbeat, LinkReport, Register
 from hexcloud.domain.plan import Role
-from hexcloud.runtime.coordinator_nodes import MAX_PEERS, PROBE_AGAIN_S, RATE_WINDOW_S, KnownNode, NodeTable
+from hexcloud.runtime.coordinator_nodes import (
+    MAX_PEERS,
+    MAX_STRIKES,
+    PROBE_AGAIN_S,
+    RATE_WINDOW_S,
+    KnownNode,
+    NodeTable,
+)
 
 
 def registered(table: NodeTable, name: str, role: Role = Role.ROLLOUT, now_s: float = 0.0) -> KnownNode:
@@ -109,3 +116,23 @@ def test_links_of_a_forgotten_node_are_forgotten() -> None:
     table.forget(NodeId("b"))
     assert table.links == ()
     assert [node.id for node in table] == ["a"]
+
+
+def test_workers_are_weighed_by_what_they_were_seen_to_make() -> None:
+    table = NodeTable()
+    nodes = [registered(table, name) for name in ("slow", "middle", "fast", "new")]
+    for node, rate in zip(nodes, (10, 30, 60, 0), strict=True):
+        for second in range(3):
+            node.note(beat(node.id, rate * second), float(second))
+    table.weigh()
+    assert [node.is_fast for node in nodes] == [False, True, True, True]
+    assert [node.most(100, least=8) for node in nodes] == [20, 60, 120, 200]
+    assert nodes[0].most(1, least=8) == 8, "a whole group at least"
+
+
+def test_a_worker_counts_as_broken_after_failures_at_different_times_only() -> None:
+    node = registered(NodeTable(), "a")
+    assert [node.strike("why", now_s, every_s=30.0) for now_s in (0.0, 1.0, 2.0, 3.0)] == [False] * 4
+    found = [node.strike("why", 30.0 * turn, every_s=30.0) for turn in range(1, MAX_STRIKES + 1)]
+    assert found.index(True) == MAX_STRIKES - 2 and found.count(True) == 1
+    assert node.trouble.startswith("why")

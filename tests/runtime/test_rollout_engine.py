@@ -11,6 +11,7 @@ import pytest
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.generation import EngineInfo, FinishKind, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime import rollout_engine
 from hexcloud.runtime.rollout_engine import MAX_RESTARTS, EngineDeadError, EngineKeeper
 
 T = TypeVar("T")
@@ -196,3 +197,52 @@ def test_aborts_of_a_dead_engine_are_no_error() -> None:
         await keeper.abort_all()
 
     run(story())
+
+
+class HangingEngine(FragileEngine):
+    """Says that it is well, and does not answer."""
+
+    def __init__(self, version: int, release: threading.Event) -> None:
+        super().__init__(version)
+        self._release = release
+
+    def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+        self._release.wait(20)
+        return super().generate(requests)
+
+
+def test_an_engine_that_hangs_is_replaced_although_it_says_that_it_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_engine, "FIRST_PATIENCE_S", 0.1)
+    workshop, release = Workshop(), threading.Event()
+
+    def start(directory: Path, version: int) -> FragileEngine:
+        healthy = workshop.start(directory, version)
+        return HangingEngine(version, release) if workshop.starts == 1 else healthy
+
+    async def scene() -> None:
+        keeper = EngineKeeper(start, threads=4)
+        await keeper.load(manifest(3), Path("w"))
+        with pytest.raises(EngineError, match="hangs: 1 requests"):
+            await keeper.generate(REQUESTS)
+        assert not keeper.is_serving
+        await keeper.heal()
+        assert workshop.starts == 2
+        assert (await keeper.generate(REQUESTS))[0].tokens == (2,)
+        release.set()
+
+    run(scene())
+
+
+def test_patience_grows_with_what_is_asked_for_and_what_it_took_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_engine, "PATIENCE_S", 0.001)
+
+    async def scene() -> None:
+        keeper = await loaded(Workshop())
+        await keeper.generate(REQUESTS)
+        short, long = (
+            keeper._patience_s((GenerationRequest(rid="a", input_ids=(1,), max_new_tokens=count),))
+            for count in (10, 1000)
+        )
+        assert long == pytest.approx(100 * short)
+
+    run(scene())

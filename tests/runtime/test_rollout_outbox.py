@@ -14,7 +14,7 @@ from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.rollout_outbox import MAX_PER_CALL, Outbox, fitting
 from hexcloud.runtime.rollout_work import partial, sample
-from hexcloud.runtime.tasks import EOS_ID, SORT_DIGITS
+from hexcloud.runtime.tasks import EOS_ID
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Publish = Callable[[Coordinator, int], None]
@@ -43,7 +43,7 @@ def test_samples_and_partials_end_their_leases(tell_rollout: Callable[[Story], N
         leases = await leases_of(link, want=8)
         outbox = Outbox(NODE, link)
         outbox.add(
-            [sample(lease, generation(FinishKind.STOP), SORT_DIGITS) for lease in leases[:5]],
+            [sample(lease, generation(FinishKind.STOP), 1.0) for lease in leases[:5]],
             [partial(lease, generation(FinishKind.ABORT)) for lease in leases[5:]],
         )
         assert len(outbox.keys()) == 8
@@ -63,7 +63,7 @@ def test_what_is_refused_for_good_does_not_block_the_rest(
         publish(coordinator, 0)
         leases = await leases_of(link, want=4)
         outbox = Outbox(NodeId("somebody.else.0"), link)
-        outbox.add([sample(leases[0], generation(FinishKind.STOP), SORT_DIGITS)], [partial(leases[1])])
+        outbox.add([sample(leases[0], generation(FinishKind.STOP), 1.0)], [partial(leases[1])])
         await delivered(outbox)
         assert outbox.keys() == []
 
@@ -80,7 +80,7 @@ def test_delivery_waits_for_a_coordinator_that_comes_back_elsewhere(
             async with serving(coordinator, "run-secret"):
                 leases = await leases_of(link, want=4)
             outbox = Outbox(NODE, link)
-            outbox.add([sample(lease, generation(FinishKind.STOP), SORT_DIGITS) for lease in leases], [])
+            outbox.add([sample(lease, generation(FinishKind.STOP), 1.0) for lease in leases], [])
             delivering = asyncio.create_task(outbox.deliver())
             await asyncio.sleep(0.1)
             assert len(outbox.keys()) == 4

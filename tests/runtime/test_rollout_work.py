@@ -36,30 +36,26 @@ def generation(tokens: tuple[int, ...], finish: FinishKind = FinishKind.STOP) ->
 
 
 def test_a_request_names_the_attempt_and_ends_at_eos() -> None:
-    asked = request(lease())
+    asked = request(lease(), (EOS_ID,))
     assert asked.rid == request_id(lease()) == "5.2.1"
     assert (asked.input_ids, asked.max_new_tokens, asked.stop_token_ids) == (PROMPT, 10, (EOS_ID,))
 
 
 def test_a_parked_sample_is_continued_with_what_is_left_of_its_length() -> None:
-    asked = request(lease(prefix=RIGHT[:1]))
+    asked = request(lease(prefix=RIGHT[:1]), (EOS_ID,))
     assert (asked.input_ids, asked.max_new_tokens) == ((*PROMPT, RIGHT[0]), 9)
 
 
-def test_a_right_answer_is_rewarded_and_keeps_the_version_of_every_token() -> None:
-    done = sample(lease(prefix=RIGHT[:1]), generation(RIGHT[1:]), SORT_DIGITS)
+def test_a_sample_has_its_reward_and_keeps_the_version_of_every_token() -> None:
+    done = sample(lease(prefix=RIGHT[:1]), generation(RIGHT[1:]), 1.0)
     assert done.reward == 1.0
     assert (done.tokens, done.versions, done.logprobs) == (RIGHT, (6, 7, 7), (-0.5, -1.0, -1.0))
     assert (done.epoch, done.attempt, done.index) == (3, 1, 2)
 
 
-def test_a_wrong_answer_is_not_rewarded() -> None:
-    assert sample(lease(), generation(RIGHT[::-1]), SORT_DIGITS).reward == 0.0
-
-
 def test_a_generation_without_tokens_is_no_sample() -> None:
     with pytest.raises(ValueError, match="not empty"):
-        sample(lease(), generation(()), SORT_DIGITS)
+        sample(lease(), generation(()), 0.0)
 
 
 def test_a_partial_holds_committed_and_new_tokens() -> None:

@@ -1,6 +1,7 @@
 """One worker, called by the test as the agent calls it, against a real coordinator."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.generation import Generation, GenerationRequest
+from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.messages import LeaseRequest, PartialCommit, Register
 from hexcloud.domain.plan import Role
 from hexcloud.ports import Engine
-from hexcloud.runtime import rollout_worker
+from hexcloud.runtime import rollout_work, rollout_worker
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
@@ -173,4 +175,57 @@ def test_long_work_renews_its_leases(
             assert renewed[0] == 16
 
     monkeypatch.setattr(rollout_worker, "RENEW_S", 0.1)
+    tell_rollout(story)
+
+
+def test_a_long_response_is_committed_in_parts_and_continued_by_another_worker_token_by_token(
+    tell_rollout: Tell,
+    publish: Publish,
+    engines: Engines,
+    rollout_spec: NodeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def in_parts(version: int, parts: threading.Semaphore) -> StartEngine:
+        def start(directory: Path, _version: int) -> Engine:
+            engine = engines(0.0)(directory, version)
+            whole = engine.generate
+
+            def generate(requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+                if not parts.acquire(timeout=20):
+                    raise EngineError("the machine is lost")
+                return tuple(
+                    made.model_copy(
+                        update={
+                            "tokens": made.tokens[: asked.max_new_tokens],
+                            "logprobs": made.logprobs[: asked.max_new_tokens],
+                            "versions": made.versions[: asked.max_new_tokens],
+                            "finish": FinishKind.LENGTH if len(made.tokens) > asked.max_new_tokens else made.finish,
+                        }
+                    )
+                    for asked, made in zip(requests, whole(requests), strict=True)
+                )
+
+            monkeypatch.setattr(engine, "generate", generate)
+            return engine
+
+        return start
+
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        monkeypatch.setattr(rollout_work, "COMMIT_TOKENS", 2)
+        publish(coordinator, 0)
+        groups, spec = coordinator._admission._groups, rollout_spec.model_copy(update={"slots": 4, "group_size": 4})
+        async with at_work(link, spec, in_parts(0, threading.Semaphore(1))):
+            await until(lambda: any(group.parked for group in groups.live.values()))
+        parked = {(group.id, index): one for group in groups.live.values() for index, one in group.parked.items()}
+        coordinator._admission.leave(NODE)  # it is silent for good: what it had in hand is lost, what it committed not
+        async with at_work(link, spec, in_parts(0, threading.Semaphore(1000))):
+            await until(lambda: coordinator._admission.has_batch)
+        made = {(one.group, one.index): one for group in coordinator.batch_now().groups for one in group.samples}
+        continued = [(parked[place], made[place]) for place in parked if place in made]
+        assert continued
+        for part, sample in continued:
+            assert sample.tokens[:2] == part.tokens and len(part.tokens) == 2
+            assert len(sample.versions) == len(sample.tokens) > 2
+            assert sample.reward == 1.0, "what two workers made together is the right answer"
+
     tell_rollout(story)

@@ -1,5 +1,3 @@
-import random
-
 import pytest
 import torch
 from transformers import PreTrainedModel
@@ -14,8 +12,7 @@ def model() -> PreTrainedModel:
 
 
 def prompts(count: int) -> list[tuple[int, ...]]:
-    rng = random.Random(0)
-    return [SORT_DIGITS.prompt(rng)[0] for _ in range(count)]
+    return [SORT_DIGITS.prompt(0, index)[0] for index in range(count)]
 
 
 def test_the_model_has_the_measured_size_and_a_tied_head(model: PreTrainedModel) -> None:

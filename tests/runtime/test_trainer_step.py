@@ -139,7 +139,7 @@ def test_forty_steps_after_the_warm_start_raise_the_accuracy() -> None:
     generator = torch.Generator().manual_seed(0)
     rewards = []
     for number in range(40):
-        problems = [SORT_DIGITS.prompt(rng) for _ in range(32)]
+        problems = [SORT_DIGITS.prompt(number, index) for index in range(32)]
         prompts = [prompt for prompt, _ in problems for _ in range(8)]
         responses = sample(one.model, prompts, SORT_DIGITS.max_new_tokens, generator)
         draws = [

@@ -2,27 +2,28 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import PreTrainedModel, Qwen2ForCausalLM
 
 from hexcloud.domain.errors import EngineError
+from hexcloud.runtime.delta import apply_delta
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_weights import Shelf, deliver
+from hexcloud.runtime.trainer_weights import DELTAS_KEPT, Shelf, deliver, vocabulary_files
 from hexcloud.runtime.weights import read_weights
 
 
 def test_the_newest_versions_stay_on_the_shelf(tmp_path: Path) -> None:
     model = build_model(SORT_DIGITS, seed=0)
     shelf = Shelf(tmp_path, epoch=0)
-    files = [shelf.put(model, version) for version in range(7)]
+    files = [shelf.put(model, version).file for version in range(7)]
     assert [file.path.exists() for file in files] == [False] * 3 + [True] * 4
     read_weights(files[-1].path, files[-1].sha256)
 
 
 def test_a_new_epoch_clears_what_earlier_ones_published(tmp_path: Path) -> None:
     model = build_model(SORT_DIGITS, seed=0)
-    old = Shelf(tmp_path, epoch=0).put(model, 5)
-    new = Shelf(tmp_path, epoch=1).put(model, 5)
+    old = Shelf(tmp_path, epoch=0).put(model, 5).file
+    new = Shelf(tmp_path, epoch=1).put(model, 5).file
     assert not old.path.exists() and new.path.exists()
 
 
@@ -32,7 +33,7 @@ def test_the_result_is_laid_beside_what_the_folder_holds_and_replaces_an_older_r
     (output / "notes.txt").write_text("mine")
     for seed in (0, 1):
         model = build_model(SORT_DIGITS, seed)
-        deliver(output, model, SORT_DIGITS)
+        deliver(output, model, vocabulary_files(SORT_DIGITS, None))
         loaded = Qwen2ForCausalLM.from_pretrained(output)
         assert torch.equal(loaded.lm_head.weight, model.lm_head.weight)
     assert sorted(path.name for path in output.iterdir()) == [
@@ -56,9 +57,55 @@ def test_weights_that_are_not_finite_never_reach_the_shelf(tmp_path: Path, bad: 
 def test_a_damaged_file_is_restored_to_the_bit_and_only_from_its_own_weights(tmp_path: Path) -> None:
     model = build_model(SORT_DIGITS, seed=0)
     shelf = Shelf(tmp_path, epoch=0)
-    file = shelf.put(model, 1)
+    file = shelf.put(model, 1).file
     file.path.write_bytes(b"torn")
     shelf.restore(model, file)
     read_weights(file.path, file.sha256)
     with pytest.raises(EngineError, match="damaged"):
         shelf.restore(build_model(SORT_DIGITS, seed=1), file)
+
+
+def nudged(model: PreTrainedModel, share: float) -> None:
+    """Change about this share of every weight by a step or so of its last bit, as a small learning rate does."""
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.copy_(torch.where(torch.rand_like(tensor) < share, tensor * (1 + 2**-22), tensor))
+
+
+def test_a_version_is_also_told_as_what_changed_where_that_is_a_gain(tmp_path: Path) -> None:
+    model = build_model(SORT_DIGITS, seed=0)
+    shelf = Shelf(tmp_path, epoch=0)
+    first = shelf.put(model, 0)
+    nudged(model, 0.02)
+    second = shelf.put(model, 1)
+    assert first.delta is None and second.delta is not None
+    told = second.delta.delta
+    assert told.size < 0.1 * second.file.size
+    assert (told.base.sha256, told.result.sha256) == (first.file.sha256, second.file.sha256)
+    apply_delta(first.file.path, (Path(second.delta.path), told), tmp_path / "made")
+    assert (tmp_path / "made").read_bytes() == second.file.path.read_bytes()
+
+
+def test_where_deltas_are_no_gain_they_are_tried_ever_more_seldom_and_leave_nothing(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, epoch=0)
+    for version in range(6):
+        assert shelf.put(build_model(SORT_DIGITS, seed=version), version).delta is None
+    model = build_model(SORT_DIGITS, seed=6)
+    gained = [version for version in range(6, 16) if _put_nudged(shelf, model, version)]
+    assert gained and gained[0] > 6 and gained == list(range(gained[0], 16)), "once they are a gain, all are made"
+    assert len(list((tmp_path / "weights").glob("*.delta"))) <= DELTAS_KEPT
+
+
+def _put_nudged(shelf: Shelf, model: PreTrainedModel, version: int) -> bool:
+    nudged(model, 0.01)
+    return shelf.put(model, version).delta is not None
+
+
+def test_a_damaged_base_costs_the_delta_and_not_the_version(tmp_path: Path) -> None:
+    model = build_model(SORT_DIGITS, seed=0)
+    shelf = Shelf(tmp_path, epoch=0)
+    shelf.put(model, 0).file.path.write_bytes(b"torn")
+    nudged(model, 0.01)
+    second = shelf.put(model, 1)
+    assert second.delta is None
+    read_weights(second.file.path, second.file.sha256)

@@ -1,4 +1,4 @@
-"""The embedded engine's process: a subset of SGLang's HTTP API over a small Qwen2 on one CPU thread.
+"""The embedded engine's process: a subset of SGLang's HTTP API over a small Qwen2 or Llama on one CPU thread.
 
 python -m hexcloud.adapters.engines.embedded --model-path DIR --port-file FILE
 """
@@ -22,6 +22,7 @@ from hexcloud.adapters.engines.embedded_protocol import (
     AbortBody,
     GenerateBody,
     PauseBody,
+    SlowDownBody,
     UpdateWeightsBody,
     answer,
 )
@@ -80,6 +81,11 @@ class Api:
         self._engine.scheduler.abort(None if body.abort_all else frozenset({body.rid}))
         return Response()
 
+    async def slow_down(self, body: SlowDownBody) -> Response:
+        """Sleep at every step from now on, or no more."""
+        self._engine.step_sleep_s = body.forward_sleep_time or 0.0
+        return Response()
+
     async def flush_cache(self) -> Response:
         """Answer as SGLang does; there is no cache between requests to flush."""
         scheduler = self._engine.scheduler
@@ -115,7 +121,8 @@ def create_app(engine: Engine) -> FastAPI:
     app = FastAPI(openapi_url=None)
     app.add_exception_handler(RequestValidationError, _invalid)
     api = Api(engine)
-    for path in ("generate", "update_weights_from_disk", "pause_generation", "continue_generation", "abort_request"):
+    pausing = ("pause_generation", "continue_generation", "abort_request", "slow_down")
+    for path in ("generate", "update_weights_from_disk", *pausing):
         app.add_api_route(f"/{path}", getattr(api, path), methods=["POST"])
     for path in ("model_info", "server_info", "health", "ready"):
         app.add_api_route(f"/{path}", getattr(api, path), methods=["GET"])
@@ -181,6 +188,7 @@ def parse(argv: list[str] | None = None) -> Settings:
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--port-file", type=Path, help='where to write {"port": N} once it listens')
     parser.add_argument("--max-running-requests", type=int, default=64)
+    parser.add_argument("--context-length", type=int, help="default: what the model takes")
     parser.add_argument("--max-samples-per-s", type=float, help="emulated speed; default: none")
     parser.add_argument("--mean-tokens-per-sample", type=float, default=1.0, help="turns that speed into tokens/s")
     parser.add_argument("--random-seed", type=int, default=0)
@@ -199,6 +207,7 @@ def parse(argv: list[str] | None = None) -> Settings:
         port=args.port,
         port_file=args.port_file,
         max_running_requests=args.max_running_requests,
+        context_length=args.context_length,
         tokens_per_s=args.max_samples_per_s * args.mean_tokens_per_sample if capped else None,
         random_seed=args.random_seed,
         parent_pid=args.parent_pid,

@@ -5,7 +5,7 @@ HTTP handlers run between decode steps of the same loop, so nothing here needs a
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hexcloud.adapters.engines.embedded_model import Model
@@ -26,6 +26,8 @@ class Settings:
     """0: any free one; read it from `port_file`."""
     port_file: Path | None = None
     max_running_requests: int = 64
+    context_length: int | None = None
+    """Most tokens of one sequence; None: what the model takes. Memory for all slots is set aside by it."""
     tokens_per_s: float | None = None
     """Emulated speed; None: as fast as this machine can."""
     random_seed: int = 0
@@ -40,12 +42,15 @@ class Engine:
         """Load the model. Without `model.safetensors` beside its config it starts empty and waits for an update."""
         self.settings = settings
         self.model_path = settings.model_path
-        self.config = read_config(settings.model_path)
+        config = read_config(settings.model_path)
+        self.config = replace(config, context=min(config.context, settings.context_length or config.context))
         self.scheduler = Scheduler(
             Model(self.config, settings.max_running_requests), settings.max_running_requests, settings.random_seed
         )
         self._pace = Pace(settings.tokens_per_s)
         self._wake = asyncio.Event()
+        self.step_sleep_s = 0.0
+        """Added to every step, as SGLang's /slow_down does: what takes milliseconds can then be caught in flight."""
         if (settings.model_path / "model.safetensors").exists():
             self.load(UpdateWeightsBody(model_path=str(settings.model_path), weight_version="default"))
 
@@ -56,7 +61,7 @@ class Engine:
                 self._wake.clear()
                 await self._wake.wait()
             made = self.scheduler.step()
-            await asyncio.sleep(self._pace.charge(made, time.monotonic()))
+            await asyncio.sleep(self._pace.charge(made, time.monotonic()) + self.step_sleep_s)
 
     def wake(self) -> None:
         """Look at the scheduler again: something has changed."""

@@ -1,4 +1,4 @@
-"""The embedded engine's model: a Qwen2 forward pass over rows of a preallocated KV cache, on one CPU thread.
+"""The embedded engine's model: a Qwen2 or Llama forward pass over rows of a preallocated KV cache, on one CPU thread.
 
 Prefill and decode are one function: each row brings some tokens and their positions, and sees every cached key at or
 before its position. Rows of different length thus share a batch without padding the cache.
@@ -34,8 +34,18 @@ class Model:
         self._cos, self._sin = _rope_tables(config)
 
     @torch.inference_mode()
-    def forward(self, weights: Weights, tokens: torch.Tensor, positions: torch.Tensor, first_row: int) -> torch.Tensor:
+    def forward(
+        self,
+        weights: Weights,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        first_row: int,
+        only: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """Return logits [rows, tokens, vocab] for int64 tokens [rows, tokens] at their positions, same shape.
+
+        `only` [rows] names one token of each row: the logits are then [rows, 1, vocab], which of a long prompt and a
+        large vocabulary is most of the work.
 
         The rows of the cache that are meant start at `first_row`. Rows may be padded on the right: what padding
         writes lies after every real position and is overwritten before it can be seen.
@@ -50,6 +60,8 @@ class Model:
             normed = F.rms_norm(hidden, hidden.shape[-1:], layer.mlp_norm, self.config.norm_eps)
             gate, up = F.linear(normed, layer.gate_up).chunk(2, -1)
             hidden = hidden + F.linear(F.silu(gate) * up, layer.down)
+        if only is not None:
+            hidden = hidden[torch.arange(len(only)), only][:, None]
         return F.linear(F.rms_norm(hidden, hidden.shape[-1:], weights.norm, self.config.norm_eps), weights.head)
 
     def _attend(

@@ -98,6 +98,12 @@ class AbortBody(BaseModel):
     abort_all: bool = False
 
 
+class SlowDownBody(BaseModel):
+    """POST /slow_down: seconds of sleep at every step; null or 0 for none."""
+
+    forward_sleep_time: float | None = Field(default=None, ge=0)
+
+
 def answer(sequence: Sequence, version: str, with_logprobs: bool) -> dict[str, object]:
     """Return one finished request as /generate shows it."""
     meta: dict[str, object] = {

@@ -134,9 +134,8 @@ class Scheduler:
         longest = max(map(len, contexts))
         tokens = torch.tensor([context + [0] * (longest - len(context)) for context in contexts])
         positions = torch.arange(longest).expand(len(contexts), longest)
-        logits = self._model.forward(weights, tokens, positions, first_row)
         ends = torch.tensor([len(context) - 1 for context in contexts])
-        return logits[torch.arange(len(contexts)), ends]
+        return self._model.forward(weights, tokens, positions, first_row, ends)[:, 0]
 
     def _extend(self, sequences: list[Sequence], logits: torch.Tensor) -> None:
         """Sample one token for each sequence from its row of logits."""

@@ -1,4 +1,4 @@
-"""The embedded engine's files: a Qwen2's `config.json` and `model.safetensors`, read without transformers.
+"""The embedded engine's files: a Qwen2's or Llama's `config.json` and `model.safetensors`, read without transformers.
 
 Importing transformers would cost 2.7 s and 115 MB per engine (measured, transformers 5.24). Weights come as a whole
 or not at all, so an engine is never between two versions.
@@ -16,12 +16,14 @@ from safetensors.torch import load_file
 from hexcloud.domain.errors import EngineError
 
 _DEFAULT_ROPE_THETA = 10_000.0
-"""What transformers assumes for Qwen2 when the configuration names none."""
+"""What transformers assumes for both when the configuration names none."""
+_ATTENTION_BIAS = {"qwen2": True, "llama": False}
+"""Model types that are served -> whether queries, keys and values have a bias."""
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The part of a Qwen2 `config.json` that a forward pass needs."""
+    """The part of a `config.json` that a forward pass needs."""
 
     vocab: int
     hidden: int
@@ -33,6 +35,8 @@ class ModelConfig:
     norm_eps: float
     rope_theta: float
     tied: bool
+    biased: bool
+    """Have queries, keys and values a bias?"""
     context: int
     """Most tokens of one sequence, prompt included."""
     eos_ids: frozenset[int]
@@ -41,16 +45,29 @@ class ModelConfig:
 def read_config(directory: Path) -> ModelConfig:
     """Read `config.json`, or else what hexcloud's own `model.safetensors` says of itself (metadata `config`).
 
-    Raises EngineError when there is neither, or not a Qwen2's.
+    Raises EngineError when there is neither, or one of a kind that is not served.
     """
     path = directory / "config.json"
     try:
         raw = json.loads(path.read_text() if path.exists() else _inner_config(directory))
-        if raw["model_type"] != "qwen2":
-            raise EngineError(f"{path}: model_type is {raw['model_type']!r}; the embedded engine serves qwen2 only")
+        if reason := _unserved(raw):
+            raise EngineError(f"{path}: {reason}; the embedded engine serves plain {' and '.join(_ATTENTION_BIAS)}")
         return _config(raw)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
         raise EngineError(f"{directory} has no usable model configuration: {error!r}") from error
+
+
+def _unserved(raw: dict[str, object]) -> str:
+    """Say what the forward pass does not know of a model; empty when it knows all."""
+    if raw["model_type"] not in _ATTENTION_BIAS:
+        return f"model_type is {raw['model_type']!r}"
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, dict) else rope
+    if kind != "default":
+        return f"its rotary embedding is scaled ({kind})"
+    if any(raw.get(name) for name in ("use_sliding_window", "attention_bias", "mlp_bias")):
+        return "it has a sliding window or biases of its own"
+    return ""
 
 
 def _inner_config(directory: Path) -> str:
@@ -82,6 +99,7 @@ def _config(raw: dict[str, object]) -> ModelConfig:
         norm_eps=number("rms_norm_eps", 1e-6),
         rope_theta=float(theta or number("rope_theta", _DEFAULT_ROPE_THETA)),
         tied=bool(raw.get("tie_word_embeddings", False)),
+        biased=_ATTENTION_BIAS[str(raw["model_type"])],
         context=int(number("max_position_embeddings")),
         eos_ids=frozenset(eos if isinstance(eos, list) else [eos] if isinstance(eos, int) else []),
     )
@@ -93,7 +111,7 @@ class Layer:
 
     attention_norm: torch.Tensor
     qkv: torch.Tensor
-    qkv_bias: torch.Tensor
+    qkv_bias: torch.Tensor | None
     out: torch.Tensor
     mlp_norm: torch.Tensor
     gate_up: torch.Tensor
@@ -142,7 +160,9 @@ def _read_layer(name: str, config: ModelConfig, take: Callable[..., torch.Tensor
     return Layer(
         attention_norm=take(f"{name}.input_layernorm.weight", hidden),
         qkv=torch.cat([take(f"{attention}.{key}.weight", size, hidden) for key, size in sizes.items()]),
-        qkv_bias=torch.cat([take(f"{attention}.{key}.bias", size) for key, size in sizes.items()]),
+        qkv_bias=torch.cat([take(f"{attention}.{key}.bias", size) for key, size in sizes.items()])
+        if config.biased
+        else None,
         out=take(f"{attention}.o_proj.weight", hidden, queries),
         mlp_norm=take(f"{name}.post_attention_layernorm.weight", hidden),
         gate_up=torch.cat([take(f"{name}.mlp.{key}_proj.weight", inner, hidden) for key in ("gate", "up")]),

@@ -21,7 +21,10 @@ from hexcloud.domain.command import Command
 
 TAG = "HEXCLOUD_NODE_DIR"
 
-_KEPT = ("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS", "HF_HOME")
+_KEPT = (
+    *("HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS", "HF_HOME"),
+    "HEXCLOUD_SGLANG_PYTHON",
+)
 """All that a node inherits: a rented machine would not see this one's cloud keys and tokens either."""
 
 _EXEC_TRIES = 20

@@ -34,12 +34,13 @@ class SkyListing:
     """What the last list says of the machines' bills."""
 
     def nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """Return the nodes that exist, and those whose end was asked for and is not confirmed.
+        """Return the nodes that exist, and those that may yet: their launch was broken off, and its end not confirmed.
 
         Raises PartListError with the same nodes when a region of ours gives no answer.
         """
         records = self.records.all()
-        found = {node for one in records if one.is_ending and not one.is_ended for node in one.node_ids}
+        broken_off = (one for one in records if one.is_ending and not (one.is_ended or one.is_started))
+        found = {node for one in broken_off for node in one.node_ids}
         bills, silent = list[Billed](), dict[str, ProvisionError]()
         for cloud in self.machines:
             answer = self._answer(cloud, run_id, records)

@@ -87,7 +87,7 @@ class SkyPilotProvisioner:
             self._require_through(record.cluster, self._ending(record))
 
     def list_nodes(self, run_id: RunId) -> tuple[NodeId, ...]:
-        """See `ports.Provisioner.list_nodes`. Nodes whose end is not confirmed are among them."""
+        """See `ports.Provisioner.list_nodes`. What was broken off on its way is among them until its end is sure."""
         with _refusing(""):
             return self._listing.nodes(run_id)
 

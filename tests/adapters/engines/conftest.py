@@ -1,8 +1,10 @@
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,17 @@ from safetensors.torch import save_file
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from hexcloud.adapters.engines.client import EngineClient
+from hexcloud.adapters.engines.model_folder import ModelFacts, read_model_facts
+from hexcloud.adapters.engines.sglang import Device, Launch, SglangServer
+from hexcloud.adapters.engines.sglang_home import find_sglang
+from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.generation import FinishKind
+from tests.adapters.engines.contract import LONG, SGLANG, STEP_S, Answer, Subject, ask
+
+
+def weighs(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
 
 ModelMaker = Callable[..., Qwen2ForCausalLM]
 EngineStarter = Callable[..., EngineClient]
@@ -47,6 +60,7 @@ def make_model() -> ModelMaker:
 def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
     def save(model: Qwen2ForCausalLM, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
+        model.config.architectures = [type(model).__name__]
         model.config.to_json_file(directory / "config.json")
         tied = model.config.tie_word_embeddings
         state = {name: t for name, t in model.state_dict().items() if not (tied and name == "lm_head.weight")}
@@ -84,7 +98,8 @@ def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineSta
             assert process.poll() is None, "the engine ended before it listened"
             assert time.monotonic() < deadline, "the engine does not come up"
             time.sleep(0.05)
-        client = EngineClient(f"http://127.0.0.1:{json.loads(port_file.read_text())['port']}")
+        facts = read_model_facts(Path(model_path)) if weighs(model_path) else ModelFacts(vocab=21)
+        client = EngineClient(f"http://127.0.0.1:{json.loads(port_file.read_text())['port']}", facts)
         clients.append(client)
         return client
 
@@ -95,3 +110,64 @@ def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineSta
         process.terminate()
     for process in processes:
         process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def start_sglang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], EngineClient]]:
+    """Start real SGLang servers on this machine's CPU; all are ended with the session."""
+    servers: list[SglangServer] = []
+    clients: list[EngineClient] = []
+
+    def start(model: Path) -> EngineClient:
+        try:
+            home = find_sglang(os.environ)
+            home.require_cpu()
+        except ConfigError as error:
+            pytest.skip(str(error))
+        log = tmp_path_factory.mktemp("sglang") / "log"
+        launch = Launch(home.python, model, version=1, device=Device.CPU, slots=16, seed=7, log=log)
+        servers.append(SglangServer(launch, os.environ))
+        clients.append(servers[-1].client())
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+    for server in servers:
+        server.end()
+
+
+@pytest.fixture(scope="session", params=("embedded", SGLANG))
+def stage(request: pytest.FixtureRequest, models: dict[str, dict[int, object]]) -> Subject:
+    path = Path(str(models["paths"][1]))
+    if request.param == "embedded":
+        client = request.getfixturevalue("start_engine")(path, "--max-running-requests", "16")
+    else:
+        client = request.getfixturevalue("start_sglang")(path)
+    return Subject(client, models["theirs"], models["paths"], request.param)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def subject(stage: Subject) -> Iterator[Subject]:
+    """The engine at rest, at full speed, with version 1."""
+    if stage.client.info().version != 1:
+        stage.client.update_weights_from_disk(stage.paths[1], 1)
+    yield stage
+    stage.slow_down(0)
+
+
+@pytest.fixture
+def flying(subject: Subject) -> Iterator[Answer]:
+    """The answer to come of one long request, `flying`, that has made some tokens."""
+    subject.slow_down(STEP_S)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(subject.client.generate, (ask("flying", max_new_tokens=LONG),))
+        deadline = time.monotonic() + 20
+        while not subject.running:
+            assert time.monotonic() < deadline, "the request does not run"
+            time.sleep(0.02)
+        time.sleep(8 * STEP_S)
+        yield future
+        subject.client.resume()
+        subject.client.abort_all()
+        assert future.result(timeout=30)[0].finish in FinishKind

@@ -37,6 +37,17 @@ def test_a_machine_that_every_store_forgot_is_listed_and_ended(
     assert rented.listed() == ()
 
 
+def test_a_machine_that_the_cloud_took_is_not_listed_while_skypilot_clears_up_after_it(
+    rented: Rented, here: Offer, nodes: tuple[Node, ...]
+) -> None:
+    rented.launch(nodes[:1], here)
+    (machine,) = rented.machines.listed({}, (here.region,))
+    rented.machines.end([machine])
+    with pytest.raises(NotYetError):
+        rented.now.terminate(nodes[0].id)
+    assert rented.listed() == ()
+
+
 def test_of_a_region_of_ours_without_an_answer_nothing_is_known_and_the_others_are_listed(
     moto: Any, rented: Rented, here: Offer, nodes: tuple[Node, ...]
 ) -> None:

@@ -22,13 +22,16 @@ from botocore.config import Config
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud.image import image
-from tests.e2e.cloud.network import BRIDGE, assert_sealed, entered, entering
+from tests.e2e.cloud.machines import cloud_config
+from tests.e2e.cloud.network import BRIDGE, assert_sealed, child, entered, entering
 from tests.e2e.cloud.scenario import USUAL, Scenario
-from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home
+from tests.e2e.cloud.seeds import BUCKET, CATALOG, seed_account, seed_home, seed_keys
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
 ENDPOINT = f"http://{BRIDGE}:5000"
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "made-up"}
+"""Of this account's user; programs inside find them in a file, as `aws configure` leaves it."""
 UP_WITHIN_S = 120.0
 NODE_LOGS = """
 cd "$BED"
@@ -86,8 +89,6 @@ class Bed:
             "HEXCLOUD_HOME": str(self.home / "hexcloud"),
             "OMP_NUM_THREADS": "1",
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-            "AWS_SECRET_ACCESS_KEY": "made-up",
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
             "NO_GCE_CHECK": "true",
@@ -111,6 +112,7 @@ class Bed:
             self.start_program("machines", command)
         with self._timed("catalog"):
             seed_home(self.home, self.endpoint, self.regions)
+            seed_keys(self.home, KEYS)
             hexcloud = [sys.executable, "-m", "hexcloud.cli", "catalog"]
             self.run([*hexcloud, "refresh", "--cloud", "aws"])
             self.run([*hexcloud, "export", str(self.home / CATALOG), "--cloud", "aws"])
@@ -166,7 +168,7 @@ class Bed:
     @staticmethod
     def pid_of(keeper: "subprocess.Popen[bytes]") -> int:
         """Return the pid, as seen from here, of the program that `start_program` started."""
-        return _child(keeper.pid)
+        return child(keeper.pid)
 
     def programs(self) -> int:
         """Return how many programs were started so far."""
@@ -230,6 +232,13 @@ class Bed:
         """Return the machines that bill: none may be left at the end of anything."""
         return self.instances("pending", "running", "stopping", "shutting-down")
 
+    def told_at_boot(self, instance: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the cloud-config that a machine was started with."""
+        with self.inside():
+            client = self.ec2(instance["Placement"]["AvailabilityZone"][:-1])
+            said = client.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
+        return cloud_config(said["UserData"]["Value"])
+
     def terminate(self, instance_id: str) -> None:
         """Take a machine as EC2 does when there was no notice."""
         with self.inside():
@@ -258,7 +267,7 @@ class Bed:
                 stderr=log,
             )
         self._wait("init", (self.folder / "ready").exists)
-        self._first = _child(self._outer.pid)
+        self._first = child(self._outer.pid)
         assert_sealed(self._first)
         run = self.folder / "run"
         assigned = [f"{name}={value}" for name, value in self.env.items()]
@@ -281,10 +290,6 @@ class Bed:
         begun_at = time.monotonic()
         yield
         self.took_s[part] = round(time.monotonic() - begun_at, 1)
-
-
-def _child(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def _billed(instance: Mapping[str, Any]) -> Billed:

@@ -26,13 +26,12 @@ from botocore.parsers import ResponseParserError
 
 from tests.clouds.moto_stubs import WATCHER_KEY
 from tests.e2e.cloud import metadata
-from tests.e2e.cloud.network import METADATA
+from tests.e2e.cloud.network import METADATA, child
 
 HERE = Path(__file__).parent
 FAILURES = (BotoCoreError, ClientError, ResponseParserError, OSError, subprocess.SubprocessError, RuntimeError)
 """Of one turn: the next one tries again."""
 POLL_S = 0.5
-FIRST_PROCESS_S = 5.0
 
 
 class Machine(NamedTuple):
@@ -59,8 +58,8 @@ def say(**facts: Any) -> None:
     sys.stdout.flush()
 
 
-def authorized_keys(user_data: str) -> str:
-    """Return the keys that a cloud-config lets in; none where there is no cloud-config."""
+def cloud_config(user_data: str) -> dict[str, Any]:
+    """Return what a machine is told to do at its first boot; empty where that is no cloud-config."""
     text = user_data
     for _ in range(2):  # SkyPilot's is encoded by itself and once more by the SDK
         if "#cloud-config" in text:
@@ -68,11 +67,15 @@ def authorized_keys(user_data: str) -> str:
         try:
             text = base64.b64decode(text, validate=True).decode()
         except ValueError:
-            return ""
-    users = (yaml.safe_load(text) or {}).get("users", []) if "#cloud-config" in text else []
-    return "".join(
-        f"{key}\n" for user in users if isinstance(user, dict) for key in user.get("ssh_authorized_keys", [])
-    )
+            return {}
+    told: dict[str, Any] = (yaml.safe_load(text) or {}) if "#cloud-config" in text else {}
+    return told
+
+
+def authorized_keys(user_data: str) -> str:
+    """Return the keys that a cloud-config lets in; none where there is no cloud-config."""
+    users = [user for user in cloud_config(user_data).get("users", []) if isinstance(user, dict)]
+    return "".join(f"{key}\n" for user in users for key in user.get("ssh_authorized_keys", []))
 
 
 class Machines:
@@ -139,7 +142,7 @@ class Machines:
         command = [*apart, HERE / "node_init.sh", image, folder, address, sites.endpoint, sites.libraries]
         with (self._sites.folder / "logs" / f"{instance_id}.log").open("w") as log:
             outer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        machine = Machine(instance, outer, _child(outer.pid))
+        machine = Machine(instance, outer, child(outer.pid))
         self._connect(machine)
         say(boot=instance_id, address=address, zone=instance["Placement"]["AvailabilityZone"])
         return machine
@@ -160,16 +163,6 @@ class Machines:
             subprocess.run(["cp", "-r", said, told], check=False)
         subprocess.run(["rm", "-rf", folder], check=False)
         say(kill=machine.instance["InstanceId"])
-
-
-def _child(pid: int) -> int:
-    until = time.monotonic() + FIRST_PROCESS_S
-    while time.monotonic() < until:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        if children:
-            return int(children[0])
-        time.sleep(0.02)
-    raise RuntimeError(f"process {pid} started no sandbox")
 
 
 def main(argv: list[str]) -> None:

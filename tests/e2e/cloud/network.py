@@ -3,13 +3,16 @@
 import ctypes
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 BRIDGE = "10.255.255.254"
 """Where the cloud's API listens: every node has an address in 10.0.0.0/8 on the same bridge."""
 METADATA = "169.254.169.254"
 CLONE_NEWNET = 0x40000000
+FORKED_WITHIN_S = 10.0
 FAR_AWAY = ("198.51.100.1", "2001:db8::1")
 """Addresses of documentation (RFC 5737, RFC 3849): a route to them would be a route to anywhere."""
 
@@ -17,6 +20,16 @@ FAR_AWAY = ("198.51.100.1", "2001:db8::1")
 def entering(pid: int, folder: str) -> list[str]:
     """Return the command prefix that runs a program in the namespaces of a process, in a folder."""
     return ["nsenter", "--target", str(pid), "--mount", "--net", "--pid", "--ipc", f"--wdns={folder}"]
+
+
+def child(pid: int) -> int:
+    """Return the one child of a process that may have begun just now."""
+    until = time.monotonic() + FORKED_WITHIN_S
+    while time.monotonic() < until:
+        if children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            return int(children[0])
+        time.sleep(0.02)
+    raise RuntimeError(f"process {pid} started no program")
 
 
 def assert_sealed(pid: int) -> None:

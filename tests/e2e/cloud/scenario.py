@@ -51,10 +51,12 @@ class Scenario:
         self._log = folder / "calls.jsonl"
         self._log.touch()
         self._rules: dict[str, Any] = {}
+        self._since = 0
         self.reset()
 
     def reset(self) -> None:
-        """Follow the usual scenario again."""
+        """Follow the usual scenario again, and count calls from here on."""
+        self._since = self._log.stat().st_size
         self._rules = {**USUAL, "log": str(self._log)}
         self.update()
 
@@ -76,8 +78,8 @@ class Scenario:
         self.update(rebalances={**self._rules.get("rebalances", {}), instance_id: _iso(time.time())})
 
     def calls(self, **facts: Any) -> list[dict[str, Any]]:
-        """Return the calls and launches so far, those with these facts."""
-        read = [json.loads(line) for line in self._log.read_text().splitlines()]
+        """Return the calls and launches since the last `reset`, those with these facts."""
+        read = [json.loads(line) for line in self._log.read_bytes()[self._since :].splitlines()]
         return [call for call in read if all(call.get(name) == value for name, value in facts.items())]
 
 

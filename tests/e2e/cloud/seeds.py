@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +56,10 @@ def seed_home(home: Path, endpoint: str, regions: Iterable[str]) -> None:
         for region in regions:
             for tag in IMAGE_TAGS:
                 writer.writerow([f"skypilot:{tag}", region, "ubuntu", "22.04", IMAGE_ID, "20250101", IMAGE_ID])
+
+
+def seed_keys(home: Path, keys: Mapping[str, str]) -> None:
+    """Write the AWS keys of this account's user as `aws configure` does."""
+    (home / ".aws").mkdir()
+    lines = [f"{name.lower()} = {value}" for name, value in keys.items()]
+    (home / ".aws/credentials").write_text("\n".join(["[default]", *lines, ""]))

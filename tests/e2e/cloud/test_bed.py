@@ -45,6 +45,8 @@ def test_a_spot_node_is_launched_lost_and_gone(bed: Bed) -> None:
     reaches = bed.ssh(address, "python3 -c 'import socket; socket.create_connection((\"198.51.100.1\", 80), 5)'")
     assert "Network is unreachable" in reaches.stderr
 
+    assert bed.ssh(address, "test -e ~/.aws/credentials").returncode == 0, "SkyPilot by itself copies the keys"
+
     sandbox = str(bed.folder / "nodes" / node["InstanceId"])
     bed.run(["test", "-e", sandbox])
     bed.scenario.interrupt(node["InstanceId"], notice_s=20.0)
@@ -55,7 +57,7 @@ def test_a_spot_node_is_launched_lost_and_gone(bed: Bed) -> None:
     assert not billed.is_running and billed.seconds > 5
     wait(lambda: bed.run(["test", "-e", sandbox], check=False).returncode != 0)
     known = bed.run(["sky", "status", "--refresh", "-o", "json"]).stdout
-    assert json.loads(known[known.index("[") :]) == []
+    assert json.loads(known.splitlines()[-1]) == [], known
 
 
 def test_a_zone_without_capacity_is_told_with_the_code_of_aws(bed: Bed) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hexcloud.adapters.provisioners.sky_config import DEAD_MAN
 from hexcloud.adapters.provisioners.sky_launch import PROGRAM_FAILED, SETUP_FAILED
 from tests.e2e.cloud.bed import Bed
 from tests.e2e.cloud.rent import SECRET
@@ -48,6 +49,8 @@ def test_a_node_is_set_up_listed_and_ended_and_its_secrets_are_in_no_log(bed: Be
     assert tags(machine)["hexcloud-node"] == "rollout-0_2e1"
     runs = bed.ssh(machine["PrivateIpAddress"], "pgrep -af 'hexcloud.node rollout'")
     assert "hexcloud-env" in runs.stdout and SECRET not in runs.stdout
+    assert bed.ssh(machine["PrivateIpAddress"], "ls -d ~/.aws ~/.config/gcloud").stdout == "", "keys stay here"
+    assert bed.told_at_boot(machine)["runcmd"] == [DEAD_MAN]
     logs = [path for path in (bed.home / "sky_logs").rglob("*") if path.is_file()]
     assert logs and not any(SECRET.encode() in path.read_bytes() for path in logs)
 

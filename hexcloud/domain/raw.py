@@ -1,0 +1,263 @@
+"""Raw: finished samples on the wire, with their numbers as arrays. A sample of 4,096 tokens takes 48 kB and no parsing.
+
+A message is the length of its head (u32), its head (JSON: the message, each sample with its `length` in the place of
+its numbers), and then for one sample after another its tokens (i32), logprobs (f32) and versions (i32); little-endian.
+Engines compute logprobs in f32, so nothing is lost.
+"""
+
+import math
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, FiniteFloat, PrivateAttr, ValidationError
+
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.messages import Batch, Submission
+from hexcloud.domain.sample import Group, Sample
+from hexcloud.domain.world import World
+
+RAW = "application/octet-stream"
+"""Content type of a raw message."""
+_LENGTH = struct.Struct("<I")
+_ARRAYS, _WORD = 3, 4
+"""Arrays of a sample, bytes of a number."""
+_NUMBERS = ("tokens", "logprobs", "versions")
+
+
+Code = Literal["i", "f"]
+
+
+class _SampleHead(Frozen):
+    lease: LeaseId
+    attempt: int
+    group: GroupId
+    index: int
+    epoch: int
+    prompt_ids: tuple[int, ...]
+    reward: FiniteFloat
+    length: int = Field(gt=0)
+    """Tokens of the response."""
+
+
+class _SubmissionHead(Frozen):
+    node_id: NodeId
+    samples: tuple[_SampleHead, ...]
+
+
+class _GroupHead(Frozen):
+    id: GroupId
+    samples: tuple[_SampleHead, ...]
+
+
+class _BatchHead(Frozen):
+    version: int
+    groups: tuple[_GroupHead, ...]
+    done: bool
+    cursor: int
+    checkpoint: bool
+    rewrite: bool
+    world: World | None
+
+
+class SealedSample(Sample):
+    """A sample whose numbers stay as they came until somebody looks at them: nobody does before it is trained.
+
+    As objects of their own they would take ten times the memory, and most of the time that a delivery takes.
+    """
+
+    _numbers: bytes = PrivateAttr()
+    _length: int = PrivateAttr()
+    _oldest: int = PrivateAttr()
+    _newest: int = PrivateAttr()
+
+    def seal(self, numbers: bytes, length: int) -> "SealedSample":
+        """Take the numbers of so many tokens. Raises ValueError when a logprob is not finite."""
+        size = length * _WORD
+        if not math.isfinite(sum(_array("f", numbers[size : 2 * size]))):  # of f32 in a double: exactly when all are
+            raise ValueError(f"sample {self.lease} has a logprob that is not finite")
+        self._numbers, self._length = numbers, length
+        packed = numbers[2 * size :]
+        versions = _array("i", packed[:_WORD] if packed == packed[:_WORD] * length else packed)
+        self._oldest, self._newest = int(min(versions)), int(max(versions))
+        return self
+
+    @property
+    def numbers(self) -> bytes:
+        """The arrays, one after another."""
+        return self._numbers
+
+    @property
+    def length(self) -> int:
+        """Tokens of the response."""
+        return self._length
+
+    @property
+    def oldest_version(self) -> int:
+        """The version of the oldest token."""
+        return self._oldest
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the newest token."""
+        return self._newest
+
+    def opened(self) -> Sample:
+        """Return it with its numbers as everybody reads them."""
+        size = self._length * _WORD
+        first, second, third = (self._numbers[begin : begin + size] for begin in (0, size, 2 * size))
+        known = {name: value for name, value in self.__dict__.items() if name not in _NUMBERS}
+        return Sample.model_construct(
+            tokens=tuple(_array("i", first)), logprobs=tuple(_array("f", second)), versions=tuple(_array("i", third)),
+            **known,
+        )  # fmt: skip
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _NUMBERS:
+            return super().__getattr__(name)  # type: ignore[misc]
+        self.__dict__.update({one: getattr(self.opened(), one) for one in _NUMBERS})
+        return self.__dict__[name]
+
+
+def pack_submission(message: Submission) -> bytes:
+    """Return a submission as bytes."""
+    head = _SubmissionHead(node_id=message.node_id, samples=_heads(message.samples))
+    return b"".join(_framed(head, message.samples))
+
+
+def parse_submission(body: bytes) -> Submission:
+    """Return the submission in these bytes, with sealed samples. Raises ValueError when they are none."""
+    head, numbers = _opened(body, _SubmissionHead)
+    samples = tuple(_sealed(one, numbers) for one in head.samples)
+    _end(numbers)
+    return Submission.model_construct(node_id=head.node_id, samples=samples)
+
+
+def pack_batch(message: Batch) -> bytes:
+    """Return a batch as bytes."""
+    head = _BatchHead(
+        version=message.version,
+        groups=tuple(_GroupHead(id=group.id, samples=_heads(group.samples)) for group in message.groups),
+        done=message.done,
+        checkpoint=message.checkpoint,
+        cursor=message.cursor,
+        rewrite=message.rewrite,
+        world=message.world,
+    )
+    return b"".join(_framed(head, (sample for group in message.groups for sample in group.samples)))
+
+
+def parse_batch(body: bytes) -> Batch:
+    """Return the batch in these bytes. Raises ValueError when they are none."""
+    head, numbers = _opened(body, _BatchHead)
+    groups = tuple(
+        Group(id=group.id, samples=tuple(_sealed(one, numbers).opened() for one in group.samples))
+        for group in head.groups
+    )
+    _end(numbers)
+    said = {name: getattr(head, name) for name in _BatchHead.model_fields if name != "groups"}
+    return Batch.model_construct(groups=groups, **said)
+
+
+def opened(message: Batch) -> Batch:
+    """Return a batch without sealed samples."""
+    groups = tuple(
+        Group(
+            id=group.id, samples=tuple(one.opened() if isinstance(one, SealedSample) else one for one in group.samples)
+        )
+        for group in message.groups
+    )
+    return message.model_copy(update={"groups": groups})
+
+
+def _heads(samples: Iterable[Sample]) -> tuple[_SampleHead, ...]:
+    return tuple(
+        _SampleHead.model_construct(
+            lease=sample.lease,
+            attempt=sample.attempt,
+            group=sample.group,
+            index=sample.index,
+            epoch=sample.epoch,
+            prompt_ids=sample.prompt_ids,
+            reward=sample.reward,
+            length=sample.length,
+        )
+        for sample in samples
+    )
+
+
+def _framed(head: Frozen, samples: Iterable[Sample]) -> Iterator[bytes]:
+    told = head.model_dump_json().encode()
+    yield _LENGTH.pack(len(told))
+    yield told
+    for sample in samples:
+        if isinstance(sample, SealedSample):
+            yield sample.numbers
+            continue
+        yield _little(array("i", sample.tokens)).tobytes()
+        yield _little(array("f", sample.logprobs)).tobytes()
+        yield _little(array("i", sample.versions)).tobytes()
+
+
+Head = TypeVar("Head", bound=Frozen)
+
+
+class _Numbers:
+    """What follows the head."""
+
+    def __init__(self, content: memoryview) -> None:
+        self._left = content
+
+    def take(self, length: int) -> bytes:
+        """Return the numbers of so many tokens."""
+        size = _ARRAYS * length * _WORD
+        if len(self._left) < size:
+            raise ValueError("a raw message ends before its numbers do")
+        found, self._left = bytes(self._left[:size]), self._left[size:]
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Was everything taken?"""
+        return not self._left
+
+
+def _opened(body: bytes, kind: type[Head]) -> tuple[Head, _Numbers]:
+    if len(body) < _LENGTH.size:
+        raise ValueError("a raw message has a head")
+    (length,) = _LENGTH.unpack_from(body)
+    begin = _LENGTH.size + length
+    if begin > len(body):
+        raise ValueError("a raw message ends before its head does")
+    try:
+        return kind.model_validate_json(body[_LENGTH.size : begin]), _Numbers(memoryview(body)[begin:])
+    except ValidationError as error:
+        raise ValueError(f"a raw message's head: {error}") from error
+
+
+def _end(numbers: _Numbers) -> None:
+    if not numbers.is_empty:
+        raise ValueError("a raw message has more numbers than its samples")
+
+
+def _sealed(head: _SampleHead, numbers: _Numbers) -> SealedSample:
+    """Return a sample as valid as a checked one: lengths agree by themselves, so that only finiteness is left."""
+    known: dict[str, Any] = {name: value for name, value in head if name != "length"}
+    sample = SealedSample.model_construct(**known)
+    return sample.seal(numbers.take(head.length), head.length)
+
+
+def _array(code: Code, packed: bytes) -> "array[Any]":
+    found: array[Any] = array(code)
+    found.frombytes(packed)
+    return _little(found)
+
+
+def _little(values: "array[Any]") -> "array[Any]":
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values

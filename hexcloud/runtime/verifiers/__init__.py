@@ -1,0 +1,1 @@
+"""Verifiers that run in a sandbox. Each file stands alone: its text is all that goes into the room."""
