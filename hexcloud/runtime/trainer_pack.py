@@ -6,7 +6,6 @@ counts its positions from 0, so every token gets the logprob it would get alone.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 
@@ -95,30 +94,31 @@ def _fill(samples: list[Graded], width: int, most_rows: int) -> tuple[list[list[
 def make_pack(rows: Sequence[Sequence[Graded]], version: int, device: str = "cpu") -> Pack:
     """Lay out one pass; without samples it is one that moves nothing. `version` is that of the step's start."""
     width = max((sum(one.length for one in row) for row in rows), default=1)
-    ids = torch.zeros(max(1, len(rows)), width, dtype=torch.long)
-    positions, owner = torch.zeros_like(ids), torch.full_like(ids, -1)
+    ids: list[int] = []
+    positions: list[int] = []
+    owner: list[int] = []
     places: list[int] = []
-    for number, row in enumerate(rows):
-        for place, (one, start) in enumerate(zip(row, _starts(row), strict=True)):
-            span = slice(start, start + one.length)
-            ids[number, span] = torch.tensor((one.sample.prompt_ids + one.sample.tokens)[:-1])
-            positions[number, span] = torch.arange(one.length)
-            owner[number, span] = place
-            first = number * width + start + len(one.sample.prompt_ids) - 1
+    targets: list[int] = []
+    for number, row in enumerate(rows or [[]]):
+        for place, one in enumerate(row):
+            first = len(ids) + len(one.sample.prompt_ids) - 1
             places += range(first, first + len(one.sample.tokens))
-    flat = [one for row in rows for one in row]
+            targets += one.sample.tokens
+            ids += (one.sample.prompt_ids + one.sample.tokens)[:-1]
+            positions += range(one.length)
+            owner += [place] * one.length
+        padding = (number + 1) * width - len(ids)
+        ids += [0] * padding
+        positions += [0] * padding
+        owner += [-1] * padding
     return Pack(
-        ids=ids.to(device),
-        positions=positions.to(device),
-        mask=_mask(owner).to(device) if any(len(row) > 1 for row in rows) else None,
+        ids=torch.tensor(ids, device=device).view(-1, width),
+        positions=torch.tensor(positions, device=device).view(-1, width),
+        mask=_mask(torch.tensor(owner, device=device).view(-1, width)) if any(len(row) > 1 for row in rows) else None,
         places=torch.tensor(places, dtype=torch.long, device=device),
-        targets=torch.tensor([token for one in flat for token in one.sample.tokens], dtype=torch.long, device=device),
-        tokens=_tokens(flat, version, device),
+        targets=torch.tensor(targets, dtype=torch.long, device=device),
+        tokens=_tokens([one for row in rows for one in row], version, device),
     )
-
-
-def _starts(row: Sequence[Graded]) -> list[int]:
-    return list(accumulate((one.length for one in row), initial=0))[:-1]
 
 
 def _tokens(samples: list[Graded], version: int, device: str) -> Tokens:
@@ -136,4 +136,4 @@ def _mask(owner: torch.Tensor) -> torch.Tensor:
     """Let each token see its own sample up to itself; padding sees padding, as no row of a mask may be empty."""
     width = owner.shape[1]
     is_own = owner[:, :, None] == owner[:, None, :]
-    return (is_own & torch.ones(width, width, dtype=torch.bool).tril())[:, None]
+    return (is_own & torch.ones(width, width, dtype=torch.bool, device=owner.device).tril())[:, None]

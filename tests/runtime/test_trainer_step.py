@@ -135,7 +135,7 @@ def test_forty_steps_after_the_warm_start_raise_the_accuracy() -> None:
     warm_start(model, SORT_DIGITS, 0, WarmupSettings())
     before = accuracy(model, SORT_DIGITS, 512, seed=777)
     state = state_of(model, SETTINGS)
-    one, rng = Learner(state, TrainingStep(state, Ranks(0, ALONE), SETTINGS)), random.Random(0)
+    one = Learner(state, TrainingStep(state, Ranks(0, ALONE), SETTINGS))
     generator = torch.Generator().manual_seed(0)
     rewards = []
     for number in range(40):
