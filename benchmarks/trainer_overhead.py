@@ -1,6 +1,6 @@
 """What does our training step cost over a bare torch loop on the same batch?
 
-The bare loop is written by hand for one device: the batch padded, a pass for the policy at the step's start, minibatches
+The bare loop is written by hand for one device: the batch padded, a pass for the policy at the step start, minibatches
 of the same decoupled loss, clipping, AdamW; no metrics but the loss, and nothing that could be spread over ranks. Bar:
 the median of the ratios of neighbouring steps is at most 1.05. Beside it a second loop is given our own packs, laid out
 beforehand and for nothing, and spares the first minibatch that pass, as we do: that ratio is what is left for packing,

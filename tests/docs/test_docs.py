@@ -16,6 +16,7 @@ from hexcloud.adapters.markets.trace import load_trace
 from hexcloud.cli import app, main
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.run import RunSpec
+from hexcloud.domain.training import TrainingSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SCOPE.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -24,7 +25,12 @@ OWN_MACHINES = ROOT / "docs" / "how-to" / "own-machines.md"
 OWN_TRACE = ROOT / "docs" / "how-to" / "own-price-trace.md"
 SAFE = ("plan", "catalog", "status", "--help")
 """Commands that rent nothing and end at once."""
-MODELS: dict[str, type[BaseModel]] = {"run.yaml": RunSpec, "Policies": Policy, "Schedules": ReplanSchedule}
+MODELS: dict[str, type[BaseModel]] = {
+    "run.yaml": RunSpec,
+    "Training": TrainingSpec,
+    "Policies": Policy,
+    "Schedules": ReplanSchedule,
+}
 """Heading in docs/run-yaml.md -> what its table describes."""
 
 
