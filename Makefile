@@ -21,8 +21,8 @@ setup: .venv/.done ## Build .venv from the lock file
 up: setup ## Run the main job on this machine to its end (about 10 minutes) and print the report
 	$(BIN)/hexcloud up examples/main_job.yaml --yes
 
-test: setup ## Pass all tests of the default tier
-	$(BIN)/pytest
+test: setup ## Pass all tests of the default tier, on every core
+	$(BIN)/pytest -n auto --dist loadfile
 
 test-slow: setup ## The slow tier: whole runs with real processes
 	$(BIN)/pytest -m slow

@@ -63,6 +63,18 @@ PassEnv = Annotated[
     list[str] | None,
     typer.Option("--pass-env", help="Variable of this environment that the machines need too; may be repeated."),
 ]
+TaskName = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        help="What the policy learns: sort_digits, reasoning_gym:NAME, jsonl:FILE or hf:DATASET[:SPLIT].",
+        show_default="sort_digits",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option("--weights", help="Hugging Face folder of the model to train.", show_default="the task's own policy"),
+]
 Engine = Annotated[
     str | None,
     typer.Option("--engine", help="What generates: embedded, or sglang, the real server.", show_default="embedded"),

@@ -28,7 +28,9 @@ from hexcloud.cli.options import (
     Steps,
     StoreUrl,
     Target,
+    TaskName,
     TraceName,
+    Weights,
     Yes,
 )
 from hexcloud.cli.output import console, print_json, say
@@ -81,6 +83,8 @@ def up(
     store_url: StoreUrl = None,
     pass_env: PassEnv = None,
     engine: Engine = None,
+    task: TaskName = None,
+    weights: Weights = None,
     name: Name = None,
     resume: Resume = None,
     yes: Yes = False,
@@ -89,19 +93,17 @@ def up(
 ) -> None:
     """Start a run, or adopt the one of this name that nobody controls any more, and see it through.
 
-    Ctrl-C checkpoints and ends every machine; a second Ctrl-C ends them at once.
-    """
+    Ctrl-C checkpoints and ends every machine; a second Ctrl-C ends them at once."""
     from hexcloud import wiring
 
     store = wiring.open_store()
     options: dict[str, object] = {"name": name, "model": model, "policy": policy, "cloud": cloud, "steps": steps}
-    options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget}
-    options |= {"provider": provider, "store": store_url, "pass_env": pass_env, "engine": engine}
+    options |= {"target": target_throughput, "max_usd_per_hour": max_usd_per_hour, "budget": budget, "task": task}
+    options |= {"provider": provider, "store": store_url, "pass_env": pass_env, "engine": engine, "weights": weights}
     spec = spec_of(run_file, options | {"output": output and str(output), "trace": trace})
     asking = Asking(yes, as_json)
-    run = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
-    if run is None:
-        run = _begin(spec, store, asking)
+    found = _resumed(resume, Changes(steps, budget), store, asking) if resume else _adoptable(spec, store)
+    run = found or _begin(spec, store, asking)
     if detach:
         _detach(run, as_json)
     else:

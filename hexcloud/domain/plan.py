@@ -54,8 +54,8 @@ class TrainerLayout(Frozen):
 
     kind: str = "fsdp"
     """`fsdp`: parameters, gradients and optimizer states fully sharded over all ranks, as the estimator counts them.
-    The trainer also runs `hsdp` and `tp` where its user asks for them; memory and speed of those are not estimated, so no
-    plan is made with them."""
+    The trainer also runs `hsdp` and `tp` where its user asks for them; their memory and speed are not estimated, so
+    no plan is made with them."""
     most_nodes: int = Field(default=64, gt=0)
     """Largest gang, machines."""
 

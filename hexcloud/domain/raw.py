@@ -19,7 +19,6 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.messages import Batch, Submission
 from hexcloud.domain.sample import Group, Sample
-from hexcloud.domain.world import World
 
 RAW = "application/octet-stream"
 """Content type of a raw message."""
@@ -55,13 +54,9 @@ class _GroupHead(Frozen):
 
 
 class _BatchHead(Frozen):
-    version: int
+    rest: Batch
+    """All but the groups."""
     groups: tuple[_GroupHead, ...]
-    done: bool
-    cursor: int
-    checkpoint: bool
-    rewrite: bool
-    world: World | None
 
 
 class SealedSample(Sample):
@@ -139,15 +134,8 @@ def parse_submission(body: bytes) -> Submission:
 
 def pack_batch(message: Batch) -> bytes:
     """Return a batch as bytes."""
-    head = _BatchHead(
-        version=message.version,
-        groups=tuple(_GroupHead(id=group.id, samples=_heads(group.samples)) for group in message.groups),
-        done=message.done,
-        checkpoint=message.checkpoint,
-        cursor=message.cursor,
-        rewrite=message.rewrite,
-        world=message.world,
-    )
+    groups = tuple(_GroupHead(id=group.id, samples=_heads(group.samples)) for group in message.groups)
+    head = _BatchHead(rest=message.model_copy(update={"groups": ()}), groups=groups)
     return b"".join(_framed(head, (sample for group in message.groups for sample in group.samples)))
 
 
@@ -159,8 +147,7 @@ def parse_batch(body: bytes) -> Batch:
         for group in head.groups
     )
     _end(numbers)
-    said = {name: getattr(head, name) for name in _BatchHead.model_fields if name != "groups"}
-    return Batch.model_construct(groups=groups, **said)
+    return head.rest.model_copy(update={"groups": groups})
 
 
 def opened(message: Batch) -> Batch:

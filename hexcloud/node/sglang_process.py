@@ -65,8 +65,10 @@ class SglangProcess:
         if is_first:
             made, mixed = (sum(getattr(client, name) for client in self._clients) for name in ("made", "mixed"))
             log.info("sglang_ended", generations=made, of_several_versions=mixed)
-        for engine in (*self._together, *self._clients):  # only now: until the end somebody may still call a dead one
-            engine.close()
+        for replicas in self._together:  # only now: until the end somebody may still call a dead engine
+            replicas.close()
+        for client in self._clients:
+            client.close()
 
     def _server(self, launch: Launch) -> SglangServer:
         environment = child_environment(os.environ, self._spec.private_env)

@@ -27,9 +27,10 @@ from hexcloud.node.startup import startup
 from hexcloud.node.stored_run import StoredRun, claim_run
 from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess, Way
 from hexcloud.runtime.checkpoint_index import drawn_prompts, newest_checkpoint, next_epoch
-from hexcloud.runtime.coordinator import Coordinator, Start
+from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import Door, serving
+from hexcloud.runtime.coordinator_start import Start
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import LEAVE_S

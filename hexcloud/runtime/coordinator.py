@@ -5,20 +5,17 @@ socket (coordinator_app.py) and decides nothing about staleness (admission/).
 """
 
 import asyncio
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask, Receipt, Terms
+from hexcloud.admission.admission import Admission, Ask
 from hexcloud.admission.groups import Parked, Prompt
-from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import HexcloudError
 from hexcloud.domain.fleet import NodeId
@@ -46,10 +43,12 @@ from hexcloud.domain.messages import (
 )
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList
+from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_start import BEGINNING, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
 SILENT_BEATS = 5
@@ -81,16 +80,6 @@ class PromptSource(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Start:
-    """Where a run begins: at a checkpoint's version, in an epoch that no coordinator of the run had before."""
-
-    epoch: int = 0
-    version: int = 0
-    cursor: int = 0
-    """Prompts drawn before: what was seen before a recovery is not seen again."""
-
-
 class Coordinator:
     """The state of one run. `clock` gives wall seconds since the epoch."""
 
@@ -99,11 +88,10 @@ class Coordinator:
         spec: NodeSpec,
         task: PromptSource,
         access: AccessList,
-        start: Start = Start(),
+        start: Start = BEGINNING,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin or go on with a run. `spec` is the trainer's head node's."""
-        law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
         self.spec = spec
         self.access = access
         self.run_until_s = clock() + spec.spend_lease_s
@@ -117,17 +105,17 @@ class Coordinator:
         self._task = task
         self._clock = clock
         self._cursor = start.cursor
-        terms = Terms(law=law, max_new_tokens=task.max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
-        self._admission = Admission(terms, start.epoch, start.version)
+        self._admission = Admission(terms_of(spec, task.max_new_tokens), start.epoch, start.version)
         self._nodes = NodeTable()
         self.gang = TrainerGang(spec, self._nodes)
         """Whose ranks train."""
+        self._care = WorkerCare(self._nodes, self._admission, clock)
         # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
-        self._weights = PublishedWeights(keep=spec.eta + 2)
+        self.weights = PublishedWeights(keep=spec.eta + 2)
+        """What is served."""
         self._metrics = RunMetrics(Path(spec.run_dir))
         self._metrics.checkpoint_version = start.version if start.epoch else -1
-        self._publisher = Publisher(self._admission, self._weights, self._metrics, clock)
-        self._relay_key = secrets.token_hex(16)
+        self._publisher = Publisher(self._admission, self.weights, self._metrics, clock)
         self._accuracy: dict[str, float] = {}
         self._is_finished = self._must_checkpoint = False
         # Of a run with a store: what of it another head would find there.
@@ -175,7 +163,7 @@ class Coordinator:
     def lease(self, message: LeaseRequest) -> LeaseGrant:
         """Grant leases, or name the version to load first, or neither. Raises UnknownNodeError."""
         node = self._heard(message.node_id)
-        latest = self._weights.latest
+        latest = self.weights.latest
         if latest is None:
             return LeaseGrant(retry_s=FULL_RETRY_S)
         if node.is_draining or node.trouble or self.is_over:
@@ -193,11 +181,7 @@ class Coordinator:
         """Take finished samples; repetitions and late ones change nothing. Raises UnknownNodeError."""
         node = self._heard(message.node_id)
         receipts = Counter(self._admission.submit(message.node_id, sample) for sample in message.samples)
-        if receipts[Receipt.REFUSED]:
-            log.warning("samples_refused", node=message.node_id, samples=receipts[Receipt.REFUSED])
-            self._strike(node, "its samples contradict their leases")
-        elif receipts[Receipt.ACCEPTED]:
-            node.strikes = 0
+        self._care.judge(node, receipts)
         self._note_work()
         if self._admission.has_batch:
             self._news.set()
@@ -224,22 +208,10 @@ class Coordinator:
         """Say how a node may get to a version. Raises UnknownNodeError."""
         node = self._heard(node_id)
         return WeightsWays(
-            deltas=self._weights.deltas_to(epoch, version),
+            deltas=self.weights.deltas_to(epoch, version),
             relay=self._nodes.relay_for(node, self.spec.region),
-            relay_key=self._relay_key,
+            relay_key=self._nodes.relay_key,
         )
-
-    def weights_path(self, epoch: int, version: int) -> Path | None:
-        """Return the file of a version that is served, else None."""
-        return self._weights.path(epoch, version)
-
-    def intact_weights_path(self, epoch: int, version: int) -> Path | None:
-        """Return the file of a version that is served and not damaged, else None. Blocks: it may read the file."""
-        return self._weights.intact_path(epoch, version)
-
-    def intact_delta_path(self, epoch: int, base: int, result: int) -> Path | None:
-        """Return the file of a delta that is served and not damaged, else None. Blocks: it may read the file."""
-        return self._weights.intact_delta(epoch, base, result)
 
     # What the trainer says.
 
@@ -267,7 +239,7 @@ class Coordinator:
             groups=groups,
             cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
-            rewrite=self._weights.is_latest_damaged,
+            rewrite=self.weights.is_latest_damaged,
             world=self.gang.world,
         )
 
@@ -305,8 +277,6 @@ class Coordinator:
     def admit(self, message: Admit) -> None:
         """Let a node in; let revoked ones in no more, their leases are lost."""
         self.access.admit(message.node_id, message.token_sha256)
-        if message.revoke:  # whoever is not of the run any more has the key
-            self._relay_key = secrets.token_hex(16)
         for node_id in message.revoke:
             self.access.revoke(node_id)
             self._nodes.forget(node_id)
@@ -332,10 +302,7 @@ class Coordinator:
         for node_id in self._nodes.silence(now_s, SILENT_BEATS * self.spec.heartbeat_s):
             self._admission.leave(node_id)
             log.warning("node_silent", node=node_id)
-        for worker, leases in self._admission.expire(now_s).items():
-            log.warning("leases_overdue", node=worker, leases=leases)
-            if (node := self._nodes.get(NodeId(worker))) is not None:
-                self._strike(node, f"nothing came of its leases within {self._admission.terms.lease_s:.0f} s")
+        self._care.overdue(self._admission.expire(now_s))
         self._nodes.weigh()
         if now_s >= self.run_until_s and not self.has_lapsed:
             self.has_lapsed = True
@@ -393,13 +360,6 @@ class Coordinator:
             self._join(node)
         return node
 
-    def _strike(self, node: KnownNode, reason: str) -> None:
-        """Note a failure of a worker; a broken one loses what it holds and gets nothing more, and the view names it."""
-        if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):
-            log.error("worker_broken", node=node.id, reason=node.trouble)
-            self._admission.leave(node.id)
-            self._join(node)
-
     def _hear_notice(self, node: KnownNode, notice: Notice) -> None:
         """A machine of the gang that goes takes the gang with it: what is trained is put away in time."""
         log.warning("node_has_notice", node=node.id, cause=notice.cause, until_s=notice.until_s)
@@ -415,7 +375,7 @@ class Coordinator:
         must_stop = self.is_over if node.role is Role.ROLLOUT else self.is_done
         return Orders(
             epoch=self.epoch,
-            latest=self._weights.latest,
+            latest=self.weights.latest,
             run_until_s=self.run_until_s,
             drain=node.is_draining,
             stop=must_stop,

@@ -10,7 +10,6 @@ body, 503 a node that must register first.
 import asyncio
 import socket
 import ssl
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -20,13 +19,8 @@ from typing import TypeVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse
-from starlette.types import Message as AsgiMessage
-from starlette.types import Receive, Scope, Send
 
 from hexcloud.domain.errors import ConfigError
-from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Admit,
     DrainRequest,
@@ -50,46 +44,20 @@ from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_publish import ConflictError
 from hexcloud.runtime.coordinator_weights import is_intact
+from hexcloud.runtime.coordinator_wire import CountedFile, RefusalError, answer, read
 from hexcloud.runtime.pointer import write_pointer
 from hexcloud.runtime.probe import MAX_PAYLOAD
 
 KEEP_ALIVE_S = 75
 """Longer than any client of ours keeps an idle connection, so that none is closed under a request."""
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes. A sample of 4,096 tokens takes 48 kB as arrays; a node delivers a group or a few at a time."""
 GRACEFUL_S = 3
 """At the end, open calls (a long poll) have this long."""
 
-Message = TypeVar("Message", bound=Frozen)
 NodeMessage = TypeVar("NodeMessage", Register, Heartbeat, LeaseRequest, Submission, PartialCommit, LinkReport)
 Endpoint = Callable[[Request], Awaitable[Response]]
 TellPointer = Callable[[Pointer], None]
 
 DONE = HTTPStatus.NO_CONTENT
-
-
-class RefusalError(Exception):
-    """A request is answered with this status and no more."""
-
-    def __init__(self, status: HTTPStatus, detail: str = "") -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-
-
-class _Counted(FileResponse):
-    """A file of which the bytes that go out are counted: clouds bill them."""
-
-    def __init__(self, path: Path, reader: NodeId, sent_bytes: Counter[NodeId]) -> None:
-        super().__init__(path, media_type="application/octet-stream")
-        self._reader, self._sent_bytes = reader, sent_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def counting(message: AsgiMessage) -> None:
-            self._sent_bytes[self._reader] += len(message.get("body", b""))
-            await send(message)
-
-        await super().__call__(scope, receive, counting)
 
 
 class Routes:
@@ -104,15 +72,15 @@ class Routes:
 
     async def register(self, request: Request) -> Response:
         """POST /register."""
-        return _answer(self._coordinator.register(await self._from_node(request, Register)))
+        return answer(self._coordinator.register(await self._from_node(request, Register)))
 
     async def heartbeat(self, request: Request) -> Response:
         """POST /heartbeat."""
-        return _answer(self._coordinator.heartbeat(await self._from_node(request, Heartbeat)))
+        return answer(self._coordinator.heartbeat(await self._from_node(request, Heartbeat)))
 
     async def leases(self, request: Request) -> Response:
         """POST /leases."""
-        return _answer(self._coordinator.lease(await self._from_node(request, LeaseRequest)))
+        return answer(self._coordinator.lease(await self._from_node(request, LeaseRequest)))
 
     async def samples(self, request: Request) -> Response:
         """POST /samples."""
@@ -133,7 +101,7 @@ class Routes:
         """GET /weights/{epoch}/{version}: the safetensors file; ranges are honoured."""
         caller = self._caller(request)
         epoch, version = request.path_params["epoch"], request.path_params["version"]
-        path = await asyncio.to_thread(self._coordinator.intact_weights_path, epoch, version)
+        path = await asyncio.to_thread(self._coordinator.weights.intact_path, epoch, version)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, f"version {version} of epoch {epoch} is not served")
         return self._sent(path, caller)
@@ -142,7 +110,7 @@ class Routes:
         """GET /deltas/{epoch}/{base}/{version}: a delta's file; ranges are honoured."""
         caller = self._caller(request)
         names = (request.path_params[name] for name in ("epoch", "base", "version"))
-        path = await asyncio.to_thread(self._coordinator.intact_delta_path, *names)
+        path = await asyncio.to_thread(self._coordinator.weights.intact_delta, *names)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, "this delta is not served")
         return self._sent(path, caller)
@@ -153,7 +121,7 @@ class Routes:
         if caller.node_id is None:
             raise RefusalError(HTTPStatus.FORBIDDEN, "only a node takes weights")
         where = request.path_params["epoch"], request.path_params["version"]
-        return _answer(self._coordinator.ways(caller.node_id, *where))
+        return answer(self._coordinator.ways(caller.node_id, *where))
 
     async def probe(self, request: Request) -> Response:
         """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""
@@ -169,12 +137,12 @@ class Routes:
         batch = await self._coordinator.batch()
         if request.headers.get("accept") == RAW:
             return Response(await asyncio.to_thread(pack_batch, batch), media_type=RAW)
-        return _answer(opened(batch))
+        return answer(opened(batch))
 
     async def publish(self, request: Request) -> Response:
         """POST /publish."""
         self._require_trainer(request)
-        report = await _read(request, StepReport)
+        report = await read(request, StepReport)
         if not await asyncio.to_thread(is_intact, Path(report.path), report.sha256, report.size):
             raise RefusalError(HTTPStatus.CONFLICT, f"{report.path} is not the file that was reported")
         self._coordinator.publish(report)
@@ -183,7 +151,7 @@ class Routes:
     async def evaluation(self, request: Request) -> Response:
         """POST /evaluation."""
         self._require_trainer(request)
-        self._coordinator.evaluate(await _read(request, Evaluation))
+        self._coordinator.evaluate(await read(request, Evaluation))
         return Response(status_code=DONE)
 
     async def rendezvous(self, request: Request) -> Response:
@@ -201,34 +169,34 @@ class Routes:
     async def status(self, request: Request) -> Response:
         """GET /status."""
         self._caller(request)
-        return _answer(self._coordinator.view())
+        return answer(self._coordinator.view())
 
     async def renew(self, request: Request) -> Response:
         """POST /control/renew."""
         self._require_controller(request)
-        self._coordinator.renew(await _read(request, Renewal))
+        self._coordinator.renew(await read(request, Renewal))
         return Response(status_code=DONE)
 
     async def admit(self, request: Request) -> Response:
         """POST /control/admit."""
         self._require_controller(request)
-        self._coordinator.admit(await _read(request, Admit))
+        self._coordinator.admit(await read(request, Admit))
         return Response(status_code=DONE)
 
     async def drain(self, request: Request) -> Response:
         """POST /control/drain."""
         self._require_controller(request)
-        self._coordinator.drain(await _read(request, DrainRequest))
+        self._coordinator.drain(await read(request, DrainRequest))
         return Response(status_code=DONE)
 
     async def stop(self, request: Request) -> Response:
         """POST /control/stop."""
         self._require_controller(request)
-        self._coordinator.stop(await _read(request, StopRequest))
+        self._coordinator.stop(await read(request, StopRequest))
         return Response(status_code=DONE)
 
     def _sent(self, path: Path, caller: Caller) -> Response:
-        return _Counted(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
+        return CountedFile(path, caller.node_id or self._coordinator.spec.node_id, self._coordinator.sent_bytes)
 
     def _caller(self, request: Request) -> Caller:
         caller = self._coordinator.access.caller(request.headers.get("authorization", ""))
@@ -249,7 +217,7 @@ class Routes:
     ) -> NodeMessage:
         """Return a node's message about itself; a token speaks for its own node only."""
         caller = self._caller(request)
-        message = await _read(request, kind, parse_raw if request.headers.get("content-type") == RAW else None)
+        message = await read(request, kind, parse_raw if request.headers.get("content-type") == RAW else None)
         if caller.node_id != message.node_id:
             raise RefusalError(HTTPStatus.FORBIDDEN, "a token speaks for its own node only")
         return message
@@ -392,28 +360,6 @@ async def _tick_for_ever(coordinator: Coordinator) -> None:
     while True:
         coordinator.tick()
         await asyncio.sleep(coordinator.spec.heartbeat_s)
-
-
-async def _read(request: Request, kind: type[Message], parse_raw: Callable[[bytes], Message] | None = None) -> Message:
-    body = await _body(request)
-    try:
-        return parse_raw(body) if parse_raw else kind.model_validate_json(body)
-    except ValueError as error:
-        raise RefusalError(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
-
-
-async def _body(request: Request) -> bytes:
-    """Return the body; one that is too large is refused before it is there as a whole."""
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            raise RefusalError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a message has at most {MAX_BODY} bytes")
-    return bytes(body)
-
-
-def _answer(message: Frozen) -> Response:
-    return Response(message.model_dump_json(), media_type="application/json")
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -1,6 +1,7 @@
 """NodeTable: what the coordinator has heard from each node, whom it told to drain, and who should probe whom."""
 
 import math
+import secrets
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -108,6 +109,8 @@ class NodeTable:
         self._nodes: dict[NodeId, KnownNode] = {}
         self._links: dict[tuple[NodeId, str], LinkReport] = {}
         self._draining: set[NodeId] = set()
+        self.relay_key = secrets.token_hex(16)
+        """By which relays know the run's nodes; another one once a node is of the run no more."""
 
     def __iter__(self) -> Iterator[KnownNode]:
         return iter(self._nodes.values())
@@ -138,6 +141,7 @@ class NodeTable:
     def forget(self, node_id: NodeId) -> None:
         """Know a node no more."""
         node = self._nodes.pop(node_id, None)
+        self.relay_key = secrets.token_hex(16)
         self._draining.discard(node_id)
         address = node.address if node else ""
         gone = [key for key in self._links if key[0] == node_id or key[1] == address]

@@ -117,3 +117,16 @@ def test_while_the_coordinator_is_away_only_its_own_machine_is_to_blame(seen: Se
 def test_after_a_recovery_nodes_get_time_to_register_again(seen: Seen) -> None:
     patience = Patience(TIMING, Memory(epoch_since=seen.wall_s - 10.0, answered_at=seen.wall_s))
     assert follow(node(seen, NodeStatus.READY), seen, patience).status is NodeStatus.READY
+
+
+def test_a_worker_of_whose_leases_nothing_comes_is_replaced_although_it_speaks(seen: Seen) -> None:
+    one = node(seen, NodeStatus.READY)
+    assert seen.view is not None
+    views = tuple(
+        view.model_copy(update={"trouble": "its samples contradict their leases"}) if view.node_id == one.id else view
+        for view in seen.view.nodes
+    )
+    told = replace(seen, view=seen.view.model_copy(update={"nodes": views}), listed=frozenset({one.id}))
+    lost = follow(one, told, heard(seen))
+    assert (lost.status, lost.cause) == (NodeStatus.LOST, "broken: its samples contradict their leases")
+    assert follow(one, replace(seen, listed=frozenset({one.id})), heard(seen)).status is NodeStatus.READY

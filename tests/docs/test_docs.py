@@ -16,6 +16,7 @@ from hexcloud.adapters.markets.trace import load_trace
 from hexcloud.cli import app, main
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.run import RunSpec
+from hexcloud.domain.task import TaskSpec
 from hexcloud.domain.training import TrainingSpec
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ SAFE = ("plan", "catalog", "status", "--help")
 MODELS: dict[str, type[BaseModel]] = {
     "run.yaml": RunSpec,
     "Training": TrainingSpec,
+    "Tasks": TaskSpec,
     "Policies": Policy,
     "Schedules": ReplanSchedule,
 }
@@ -69,6 +71,8 @@ def spelt(default: object) -> str:
             return f"{default:g}"
         case ReplanSchedule():
             return f"{{every: {default.every}}}"
+        case TaskSpec():
+            return default.name
     return str(default)
 
 

@@ -2,7 +2,7 @@ import math
 from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import NodeId
@@ -34,6 +34,7 @@ def samples(draw: st.DrawFn) -> Sample:
     )
 
 
+@settings(deadline=None)
 @given(made=st.lists(samples(), max_size=4), node=st.text(max_size=5))
 def test_a_submission_arrives_as_it_was_sent(made: list[Sample], node: str) -> None:
     message = Submission(node_id=NodeId(node), samples=tuple(made))
@@ -48,6 +49,7 @@ def test_a_submission_arrives_as_it_was_sent(made: list[Sample], node: str) -> N
     ]
 
 
+@settings(deadline=None)
 @given(made=st.lists(st.lists(samples(), max_size=3), max_size=3), flags=st.tuples(*[st.booleans()] * 3))
 def test_a_batch_arrives_as_it_was_sent(made: list[list[Sample]], flags: tuple[bool, bool, bool]) -> None:
     groups = tuple(Group(id=GroupId(place), samples=tuple(some)) for place, some in enumerate(made))
@@ -68,6 +70,7 @@ def test_a_batch_arrives_as_it_was_sent(made: list[list[Sample]], flags: tuple[b
     assert opened(came) == message
 
 
+@settings(deadline=None)
 @given(data=st.data(), made=st.lists(samples(), min_size=1, max_size=2))
 def test_damaged_bytes_are_refused_or_another_valid_submission(data: st.DataObject, made: list[Sample]) -> None:
     body = bytearray(pack_submission(Submission(node_id=NodeId("n"), samples=tuple(made))))

@@ -8,7 +8,7 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.node.restore import Claim, restore
 from hexcloud.node.trainer import start_of
 from hexcloud.runtime.checkpoint_index import checkpoint_path, newest_checkpoint, write_manifest
-from hexcloud.runtime.coordinator import Start
+from hexcloud.runtime.coordinator_start import Start
 from tests.node.switched_bucket import SwitchedBucket
 
 SECRET, HEAD = "run-secret", NodeId("run.trainer-0.1")

@@ -90,6 +90,7 @@ def test_at_a_small_learning_rate_a_node_gets_what_changed_and_serves_it_to_the_
                 batch = None
                 while not (batch and batch.groups):
                     batch = await coordinator.batch(wait_s=1.0)
+                    assert not batch.done and node.poll() is None, (home / "log").read_text()[-3000:]
                 await asyncio.to_thread(trained, model, optimizer, batch.groups)
                 report = publish(version)
                 await until(lambda: len(events("weights_loaded")) > version, within_s=60)  # noqa: B023

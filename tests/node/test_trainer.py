@@ -10,7 +10,7 @@ from hexcloud.node.address import Place
 from hexcloud.node.identity import Identity
 from hexcloud.node.trainer import door_of, start_of
 from hexcloud.runtime.checkpoint_index import COUNTERS, checkpoint_path, write_manifest
-from hexcloud.runtime.coordinator import Start
+from hexcloud.runtime.coordinator_start import Start
 from tests.node.conftest import MakeSpec
 
 

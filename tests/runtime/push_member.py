@@ -3,6 +3,7 @@
 import json
 import sys
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -12,18 +13,19 @@ from torch.distributed.rendezvous import rendezvous
 LIMIT = timedelta(seconds=60)
 
 
-def enter(order: dict[str, object]) -> object:
+def enter(order: dict[str, Any]) -> dist.ProcessGroup:
     store, *_ = next(
         rendezvous(
             f"tcp://127.0.0.1:{order['port']}", order["rank"], order["world_size"], timeout=timedelta(seconds=60)
         )
     )
-    prefixed = dist.PrefixStore(order["name"], store)
+    prefixed = c10d.PrefixStore(order["name"], store)
     helper = c10d._new_process_group_helper
+    group: dist.ProcessGroup
     group, _ = helper(
         order["world_size"], order["rank"], [], dist.Backend("gloo"), prefixed, group_name=order["name"], timeout=LIMIT
     )
-    c10d._world.pg_group_ranks[group] = {rank: rank for rank in range(int(str(order["world_size"])))}
+    c10d._world.pg_group_ranks[group] = {rank: rank for rank in range(order["world_size"])}
     return group
 
 

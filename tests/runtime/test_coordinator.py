@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
@@ -34,10 +33,10 @@ from hexcloud.domain.messages import (
 from hexcloud.domain.metrics import StepRow
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
-from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, Start, UnknownNodeError
+from hexcloud.runtime.coordinator import SILENT_BEATS, Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_nodes import MAX_STRIKES
 from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.coordinator_start import Start
 
 HEAD, A, B = NodeId("run.trainer-0.0"), NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
 BEGINNING = Start()
@@ -370,7 +369,7 @@ def test_a_run_begins_with_the_weights_it_says_it_begins_with(tmp_path: Path) ->
 def test_the_last_eta_plus_two_versions_are_served(desk: Desk) -> None:
     for version in range(1, 5):
         desk.step(version)
-    paths = [desk.coordinator.weights_path(0, version) for version in range(5)]
+    paths = [desk.coordinator.weights.path(0, version) for version in range(5)]
     assert paths == [None, None, Path("/weights/2"), Path("/weights/3"), Path("/weights/4")]
 
 
@@ -380,7 +379,7 @@ def test_a_restarted_trainer_goes_on_from_its_checkpoint_in_a_new_epoch(desk: De
     (held,) = desk.ask(1, version=3).leases
     desk.publish(1, epoch=1, sha256="hash of 1", checkpoint_version=1)
     desk.epoch = 1
-    assert desk.coordinator.weights_path(0, 3) is None, "abandoned versions are never served"
+    assert desk.coordinator.weights.path(0, 3) is None, "abandoned versions are never served"
     assert desk.ask(1, version=3).leases == ()
     orders = desk.beat(epoch=1, held=(held,))
     assert (orders.epoch, orders.abort) == (1, (held.id,))
@@ -508,40 +507,3 @@ def test_a_trainers_machines_stay_until_the_result_is_stored(tmp_path: Path) -> 
     assert not desk.beat(B).stop
     desk.coordinator.deliver()
     assert desk.beat(B).stop
-
-
-def test_a_worker_that_speaks_and_delivers_nothing_is_named_and_gets_no_more_work(desk: Desk) -> None:
-    desk.register(B)
-    with capture_logs() as logs:
-        for _ in range(MAX_STRIKES):
-            assert desk.ask(2).leases
-            for _ in range(61):
-                desk.now_s += 1.0
-                desk.beat(A)
-                desk.beat(B)
-                desk.coordinator.tick()
-                desk.coordinator.renew(Renewal(run_until_s=desk.now_s + 60.0))
-    broken = [entry for entry in logs if entry["event"] == "worker_broken"]
-    assert [(entry["node"], entry["reason"]) for entry in broken] == [(A, desk.coordinator.view().nodes[0].trouble)]
-    assert "nothing came of its leases within 60 s" in broken[0]["reason"]
-    assert not desk.ask(2).leases
-    assert len(desk.ask(2, node_id=B).leases) == 2, "others make what it did not"
-
-
-def test_a_worker_whose_samples_are_refused_again_and_again_is_named(desk: Desk) -> None:
-    for _ in range(MAX_STRIKES):
-        (lease,) = desk.ask(1).leases
-        desk.submit((lease.model_copy(update={"prompt_ids": (9,)}),))
-        desk.now_s += 40.0
-    assert "contradict" in desk.coordinator.view().nodes[0].trouble
-
-
-def test_one_good_sample_forgives_a_worker(desk: Desk) -> None:
-    for _ in range(2 * MAX_STRIKES):
-        first, second = desk.ask(2, version=desk.coordinator.view().version).leases
-        desk.submit((first.model_copy(update={"prompt_ids": (9,)}),))
-        desk.now_s += 40.0
-        desk.submit((second,))
-        if desk.batch().groups:
-            desk.publish(desk.batch().version + 1)
-    assert not desk.coordinator.view().nodes[0].trouble

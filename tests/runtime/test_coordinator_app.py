@@ -18,7 +18,8 @@ from hexcloud.domain.messages import Batch, LeaseGrant, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import MAX_BODY, Door, create_app, serving
+from hexcloud.runtime.coordinator_app import Door, create_app, serving
+from hexcloud.runtime.coordinator_wire import MAX_BODY
 from hexcloud.runtime.pointer import read_pointer
 
 HEAD, A, B = "run.trainer-0.0", "run.rollout-0.0", "run.rollout-1.0"

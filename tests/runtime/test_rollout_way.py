@@ -77,9 +77,9 @@ class Trainer:
             epoch=0, version=version, sha256=hashlib.sha256(content).hexdigest(), size=len(content)
         )
         # What is trained is no matter here: the versions are told as those of a run that goes on.
-        self._coordinator._publisher._weights.add(manifest, path)
+        self._coordinator.weights.add(manifest, path)
         if (delta := self._delta(path, manifest)) is not None:
-            self._coordinator._publisher._weights.add_delta(delta)
+            self._coordinator.weights.add_delta(delta)
         self._published.append((path, manifest))
         return manifest
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.probe import LinkCap
@@ -23,7 +24,7 @@ def manifest(version: int = 0, content: bytes = BYTES, epoch: int = 0) -> Weight
 def source(content: bytes = BYTES, fails_after: int | None = None, offsets: list[int] | None = None) -> Source:
     """Serve bytes in small pieces; break off after some of them; note where each try begins."""
 
-    async def stream(_manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+    async def stream(_wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
         if offsets is not None:
             offsets.append(offset)
         for start in range(offset, len(content), 1000):

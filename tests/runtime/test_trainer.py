@@ -24,9 +24,10 @@ from hexcloud.domain.sample import Sample
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
-from hexcloud.runtime.coordinator import Coordinator, Start
+from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_start import Start
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer import EXIT_TERMINATED
 from hexcloud.runtime.trainer_model import build_model

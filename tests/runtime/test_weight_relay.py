@@ -1,18 +1,23 @@
 import asyncio
 import hashlib
 import random
+import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from hexcloud.adapters.certificates import RunAuthority, server_context
+from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, Source, WeightFolder
 from hexcloud.runtime.token_bucket import TokenBucket
-from hexcloud.runtime.weight_relay import WeightRelay, in_turn, relay_source
+from hexcloud.runtime.weight_relay import HEAR_S, WeightRelay, in_turn, relay_source
 
 CONTENT = random.Random(0).randbytes(2_000_000)
 MANIFEST = WeightsManifest(epoch=0, version=1, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT))
@@ -103,13 +108,13 @@ def test_a_neighbour_that_dies_midway_is_replaced_where_it_stopped(tmp_path: Pat
         nodes[0].store()
         asked: list[int] = []
 
-        async def dying(_manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+        async def dying(_wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
             yield CONTENT[offset : offset + 700_000]
             raise EngineError("it died")
 
-        async def watched(manifest: WeightsManifest, offset: int) -> AsyncIterator[bytes]:
+        async def watched(wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
             asked.append(offset)
-            async for piece in relay_source(nodes[0].address, TOKEN)(manifest, offset):
+            async for piece in relay_source(nodes[0].address, TOKEN)(wanted, offset):
                 yield piece
 
         assert await nodes[1].fetch(in_turn((dying, watched))) == CONTENT
@@ -137,3 +142,59 @@ def test_a_version_that_never_arrives_ends_the_wait(tmp_path: Path) -> None:
         assert nodes[1].directory.with_suffix(".part").read_bytes() == CONTENT[:1000]
 
     tell(tmp_path, story, (None, None), stall_s=0.2)
+
+
+def test_beyond_one_machine_a_relay_proves_itself_and_nobody_reads_along(tmp_path: Path) -> None:
+    own, other = (RunAuthority(secrets.token_bytes(32), time.time()) for _ in range(2))
+    tls = server_context(own.certificate(NodeId("a")), own.private_key(NodeId("a")))
+
+    async def scene() -> None:
+        giver, taker = Node(tmp_path / "giver", None, 30.0), Node(tmp_path / "taker", None, 30.0)
+        giver.store()
+        with pytest.raises(EngineError, match="only with a certificate"):
+            await giver.relay.start("0.0.0.0")
+        await giver.relay.start(tls=tls)
+        with pytest.raises(EngineError, match="failed"):
+            await taker.fetch(relay_source(giver.address, TOKEN, other.ca_pem, stall_s=2.0))
+        with pytest.raises(EngineError, match="relay"):
+            await taker.fetch(relay_source(giver.address, TOKEN, stall_s=1.0))
+        with pytest.raises(EngineError, match="has no certificate"):
+            await taker.fetch(relay_source("192.0.2.1:9", TOKEN))
+        assert await taker.fetch(relay_source(giver.address, TOKEN, own.ca_pem)) == CONTENT
+        await giver.relay.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_relay_that_hangs_is_left_in_time(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+        async def coordinator(_wanted: object, offset: int) -> AsyncIterator[bytes]:
+            yield CONTENT[offset:]
+
+        taker = Node(tmp_path, None, 30.0)
+        begun_s = time.monotonic()
+        source = in_turn((relay_source(address, TOKEN, stall_s=0.3), coordinator))
+        assert await taker.fetch(source) == CONTENT
+        assert time.monotonic() - begun_s < HEAR_S + 10
+        server.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_who_asks_before_the_relay_has_heard_of_a_version_is_served_once_it_has(tmp_path: Path) -> None:
+    async def story(nodes: list[Node]) -> None:
+        nodes[0].store()
+        nodes[0].relay.withdraw(MANIFEST)
+        asking = asyncio.create_task(nodes[1].fetch(relay_source(nodes[0].address, TOKEN)))
+        await asyncio.sleep(0.2)
+        nodes[0].relay.offer(MANIFEST, nodes[0].directory)
+        assert await asking == CONTENT
+
+    tell(tmp_path, story, (None, None))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from hexcloud.adapters.engines.client import EngineClient
 from hexcloud.adapters.engines.model_folder import ModelFacts, read_model_facts
@@ -25,17 +25,19 @@ def weighs(folder: Path) -> bool:
     return any(folder.glob("*.safetensors"))
 
 
-ModelMaker = Callable[..., Qwen2ForCausalLM]
+ModelMaker = Callable[..., PreTrainedModel]
+KINDS = {"qwen2": (Qwen2Config, Qwen2ForCausalLM), "llama": (LlamaConfig, LlamaForCausalLM)}
 EngineStarter = Callable[..., EngineClient]
 
 
 @pytest.fixture(scope="session")
 def make_model() -> ModelMaker:
-    """Make a tiny random Qwen2. Weights are drawn wide (0.2): at the usual 0.02 every token is equally likely."""
+    """Make a tiny random model. Weights are drawn wide (0.2): at the usual 0.02 every token is equally likely."""
 
-    def make(seed: int, tied: bool = True, kv_heads: int = 2) -> Qwen2ForCausalLM:
+    def make(seed: int, tied: bool = True, kv_heads: int = 2, kind: str = "qwen2") -> PreTrainedModel:
         torch.manual_seed(seed)
-        config = Qwen2Config(
+        config_type, model_type = KINDS[kind]
+        config = config_type(
             vocab_size=21,
             hidden_size=32,
             intermediate_size=64,
@@ -48,7 +50,7 @@ def make_model() -> ModelMaker:
             bos_token_id=1,
             eos_token_id=2,
         )
-        model: Qwen2ForCausalLM = Qwen2ForCausalLM(config)
+        model: PreTrainedModel = model_type(config)  # type: ignore[no-untyped-call]
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.2)
         return model
@@ -57,8 +59,8 @@ def make_model() -> ModelMaker:
 
 
 @pytest.fixture(scope="session")
-def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
-    def save(model: Qwen2ForCausalLM, directory: Path) -> Path:
+def save_model() -> Callable[[PreTrainedModel, Path], Path]:
+    def save(model: PreTrainedModel, directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         model.config.architectures = [type(model).__name__]
         model.config.to_json_file(directory / "config.json")
@@ -73,7 +75,7 @@ def save_model() -> Callable[[Qwen2ForCausalLM, Path], Path]:
 @pytest.fixture(scope="session")
 def models(
     make_model: ModelMaker,
-    save_model: Callable[[Qwen2ForCausalLM, Path], Path],
+    save_model: Callable[[PreTrainedModel, Path], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, dict[int, object]]:
     """Two versions of one model, 1 and 2: `theirs` as transformers has them, `paths` as folders."""

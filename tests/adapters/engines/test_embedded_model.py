@@ -10,10 +10,13 @@ from hexcloud.adapters.engines.embedded_weights import Weights, read_config, rea
 ROWS, LENGTH = 6, 14
 
 
-@pytest.fixture(params=[(True, 4), (True, 2), (False, 1)], ids=["tied", "grouped", "untied"])
+@pytest.fixture(
+    params=[(True, 4, "qwen2"), (True, 2, "qwen2"), (False, 1, "qwen2"), (True, 2, "llama")],
+    ids=["tied", "grouped", "untied", "llama"],
+)
 def pair(request: Any, make_model: Any, save_model: Any, tmp_path: Path) -> tuple[Any, Model, Weights]:
-    tied, kv_heads = request.param
-    theirs = make_model(seed=1, tied=tied, kv_heads=kv_heads)
+    tied, kv_heads, kind = request.param
+    theirs = make_model(seed=1, tied=tied, kv_heads=kv_heads, kind=kind)
     config = read_config(save_model(theirs, tmp_path))
     return theirs, Model(config, ROWS + 2), read_weights(tmp_path, config)
 

@@ -48,8 +48,25 @@ def test_weights_that_do_not_are_refused_without_one(directory: Path) -> None:
 
 
 def test_another_kind_of_model_is_refused(directory: Path) -> None:
-    edit_config(directory, model_type="llama")
-    with pytest.raises(EngineError, match="llama"):
+    edit_config(directory, model_type="gemma3")
+    with pytest.raises(EngineError, match="gemma3"):
+        read_config(directory)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"rope_parameters": {"rope_type": "yarn"}}, "scaled \\(yarn\\)"),
+        ({"rope_scaling": {"type": "linear"}, "rope_parameters": None}, "scaled \\(linear\\)"),
+        ({"use_sliding_window": True}, "sliding window"),
+        ({"mlp_bias": True}, "biases of its own"),
+    ],
+)
+def test_what_the_forward_pass_does_not_know_is_refused(
+    directory: Path, changes: dict[str, object], complaint: str
+) -> None:
+    edit_config(directory, **changes)
+    with pytest.raises(EngineError, match=complaint):
         read_config(directory)
 
 

@@ -1,0 +1,47 @@
+"""WorkerCare: finds the workers that speak and of whose leases nothing comes, names them, and takes their work away.
+
+One that is silent is found by its heartbeats; one whose engine hangs mends itself, or ends. What is left is seen here:
+leases that run out again and again, samples that contradict them. The run's view names such a worker, so that whoever
+rents it replaces it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+
+from hexcloud.admission.admission import Admission, Receipt
+from hexcloud.domain.fleet import NodeId
+from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
+
+log = structlog.get_logger()
+
+
+class WorkerCare:
+    """Judges workers by what becomes of their leases. `clock` gives wall seconds."""
+
+    def __init__(self, nodes: NodeTable, admission: Admission, clock: Callable[[], float]) -> None:
+        self._nodes = nodes
+        self._admission = admission
+        self._clock = clock
+
+    def overdue(self, leases: Counter[str]) -> None:
+        """Hear of leases that ran out, by worker."""
+        for worker, count in leases.items():
+            log.warning("leases_overdue", node=worker, leases=count)
+            if (node := self._nodes.get(NodeId(worker))) is not None:
+                self._strike(node, f"nothing came of its leases within {self._admission.terms.lease_s:.0f} s")
+
+    def judge(self, node: KnownNode, receipts: Counter[Receipt]) -> None:
+        """Hear what became of samples that a worker delivered: one that is good forgives it what was before."""
+        if receipts[Receipt.REFUSED]:
+            log.warning("samples_refused", node=node.id, samples=receipts[Receipt.REFUSED])
+            self._strike(node, "its samples contradict their leases")
+        elif receipts[Receipt.ACCEPTED]:
+            node.strikes = 0
+
+    def _strike(self, node: KnownNode, reason: str) -> None:
+        if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):
+            log.error("worker_broken", node=node.id, reason=node.trouble)
+            self._admission.leave(node.id)
+            self._admission.join(node.id, node.slots)
