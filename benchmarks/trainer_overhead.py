@@ -101,12 +101,12 @@ class PaddedLoop:
         return total / SETTINGS.minibatches
 
     def logprobs(self, ids: torch.Tensor) -> torch.Tensor:
-        logits = self.model(input_ids=ids[:, :-1], use_cache=False).logits
+        logits: torch.Tensor = self.model(input_ids=ids[:, :-1], use_cache=False).logits
         return logits.log_softmax(-1).gather(2, ids[:, 1:, None])[..., 0]
 
     def update(self, loss: torch.Tensor) -> float:
         self.optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), SETTINGS.max_grad_norm)
         self.optimizer.step()
         return float(loss.detach())
@@ -138,7 +138,7 @@ class PackedLoop(PaddedLoop):
         hidden = self.model.model(
             input_ids=pack.ids, position_ids=pack.positions, attention_mask=pack.mask, use_cache=False
         ).last_hidden_state
-        logits = self.model.lm_head(hidden.flatten(0, 1)[pack.places])
+        logits: torch.Tensor = self.model.lm_head(hidden.flatten(0, 1)[pack.places])
         return logits.log_softmax(-1).gather(1, pack.targets[:, None])[:, 0]
 
 

@@ -157,7 +157,7 @@ class Routes:
     async def rendezvous(self, request: Request) -> Response:
         """POST /rendezvous: rank 0 says where the trainer's ranks meet, and whether they have."""
         self._require_trainer(request)
-        self._coordinator.gang.meet(await _read(request, Rendezvous))
+        self._coordinator.gang.meet(await read(request, Rendezvous))
         return Response(status_code=DONE)
 
     async def finish(self, request: Request) -> Response:
