@@ -73,6 +73,8 @@ def spelt(default: object) -> str:
             return f"{{every: {default.every}}}"
         case TaskSpec():
             return default.name
+        case TrainingSpec():
+            return "{}"
     return str(default)
 
 
