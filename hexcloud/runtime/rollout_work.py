@@ -23,7 +23,7 @@ def request(lease: Lease, eos_ids: tuple[int, ...]) -> GenerationRequest:
     return GenerationRequest(
         rid=request_id(lease),
         input_ids=lease.prompt_ids + lease.prefix,
-        max_new_tokens=max(1, min(COMMIT_TOKENS, lease.max_new_tokens - len(lease.prefix))),
+        max_new_tokens=_asked(lease),
         temperature=lease.temperature,
         stop_token_ids=eos_ids,
     )
@@ -50,8 +50,13 @@ def is_whole(lease: Lease, generation: Generation) -> bool:
     """Is this the end of a sample that can be trained on, and not of a part of it?"""
     if generation.finish is FinishKind.ABORT or not is_usable(generation):
         return False
-    made = len(lease.prefix) + len(generation.tokens)
-    return generation.finish is not FinishKind.LENGTH or made >= lease.max_new_tokens
+    # Fewer tokens than were asked for: the engine is at the end of its context, and asking on would never end.
+    is_part = generation.finish is FinishKind.LENGTH and len(generation.tokens) >= _asked(lease)
+    return not is_part or len(lease.prefix) + len(generation.tokens) >= lease.max_new_tokens
+
+
+def _asked(lease: Lease) -> int:
+    return max(1, min(COMMIT_TOKENS, lease.max_new_tokens - len(lease.prefix)))
 
 
 def grown(lease: Lease, generation: Generation) -> Lease:

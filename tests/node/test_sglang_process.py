@@ -65,10 +65,11 @@ def test_a_node_without_sglang_does_not_begin(spec: NodeSpec, tmp_path: Path, mo
 @pytest.mark.timeout(1200)
 def test_a_real_server_serves_and_leaves_nothing_behind(engine: SglangProcess, weights: Path, tmp_path: Path) -> None:
     engine.warm_up()
+    others = below(os.getpid())  # servers that the contract keeps for its own tests
     served = engine.start(weights, 5)
     (made,) = served.generate(REQUESTS)
     assert set(made.versions) == {5} and served.info().version == 5
-    processes = below(os.getpid())
+    processes = [process for process in below(os.getpid()) if process not in others]
     assert len(processes) >= 3
     assert "fired up" in (tmp_path / "sglang-0.log").read_text()
     engine.close()

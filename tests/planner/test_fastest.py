@@ -9,6 +9,7 @@ from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.planner import search
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.fastest import fastest, first_ceiling
 from hexcloud.planner.problem import Problem
@@ -72,3 +73,16 @@ def test_nothing_is_fast_enough_where_nothing_is_cheap_enough(
     market: Market, workload: Workload, policy: Policy
 ) -> None:
     assert fastest(problem_of(market, workload, policy, 0.5), 1e-3)[0] is None
+
+
+def test_where_the_solver_gives_up_the_plan_stands_under_a_ceiling_that_is_proven(
+    market: Market, workload: Workload, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = problem_of(market, workload, policy)
+    proven, ceiling = fastest(problem, 1e-3)
+    monkeypatch.setattr(search, "NODE_LIMIT", 0)
+    found, above = fastest(problem, 1e-3)
+    assert proven is not None
+    assert above >= ceiling * (1 - 1e-9)
+    if found is not None:
+        assert found.rules.choice.samples_per_s <= ceiling * (1 + 1e-9)

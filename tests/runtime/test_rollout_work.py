@@ -4,7 +4,16 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import GroupId, Lease, LeaseId
-from hexcloud.runtime.rollout_work import chunks, is_usable, partial, request, request_id, sample
+from hexcloud.runtime.rollout_work import (
+    COMMIT_TOKENS,
+    chunks,
+    is_usable,
+    is_whole,
+    partial,
+    request,
+    request_id,
+    sample,
+)
 from hexcloud.runtime.tasks import BOS_ID, EOS_ID, SORT_DIGITS
 
 PROMPT = (BOS_ID, *SORT_DIGITS.encode("31>"))
@@ -77,3 +86,17 @@ def test_a_generation_with_a_logprob_that_is_not_finite_is_of_no_use(bad: float)
     good = generation(RIGHT)
     assert is_usable(good)
     assert not is_usable(good.model_copy(update={"logprobs": (*good.logprobs[1:], bad)}))
+
+
+@pytest.mark.parametrize(
+    ("made", "finish", "whole"),
+    [
+        (COMMIT_TOKENS, FinishKind.LENGTH, False),
+        (COMMIT_TOKENS, FinishKind.STOP, True),
+        (COMMIT_TOKENS, FinishKind.ABORT, False),
+        (COMMIT_TOKENS - 2, FinishKind.LENGTH, True),  # the engine's context ends before the sample's length
+    ],
+)
+def test_a_part_is_not_taken_for_a_whole_sample(made: int, finish: FinishKind, whole: bool) -> None:
+    long = lease().model_copy(update={"max_new_tokens": 3 * COMMIT_TOKENS})
+    assert is_whole(long, generation((RIGHT[0],) * made, finish)) is whole
