@@ -62,6 +62,10 @@ class Ranks:
         return bytes(room)
 
 
+ALONE = Ranks(0, Formation(LayoutKind.FSDP, 1, 1))
+"""A rank without others."""
+
+
 def join(store: Store | None, rank: int, formation: Formation, settings: TrainingSpec) -> Ranks:
     """Form the group with all other ranks of the store; waits for them. `store` may be None for one rank.
 

@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from hexcloud.domain.training import TrainingSpec
+from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_policy import Form, Policy, blank, build_policy, local, named_tensors, settle
 
 _BETAS = (0.9, 0.95)
@@ -143,3 +144,14 @@ def _like(weight: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
     return DTensor.from_local(
         part, weight.device_mesh, weight.placements, run_check=False, shape=weight.shape, stride=weight.stride()
     )
+
+
+def state_alone(model: PreTrainedModel, settings: TrainingSpec) -> TrainingState:
+    """Return the state of a trainer of one rank that begins with this model's weights, which are copied."""
+    state = TrainingState(Form(config_of(model), settings), None)
+    source = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for name, part in state.buffers().items():
+        kind, _, plain = name.partition(".")
+        if not kind.startswith("exp_avg"):
+            part.copy_(source[plain].detach())
+    return state
