@@ -35,11 +35,13 @@ from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import POINTER_FILE, RunPhase
 from hexcloud.domain.metrics import METRICS_FILE, StepRow
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.coordinator_access import token_sha256
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_step import StepSettings, make_optimizer
+from hexcloud.runtime.trainer_ranks import ALONE
+from hexcloud.runtime.trainer_state import state_alone
 from hexcloud.runtime.trainer_warmup import WarmupSettings, warm_start
 
 RUN, SECRET, CONTROLLER = RunId("gain"), "run-secret-word", "controller-token"
@@ -194,7 +196,7 @@ def begin(folder: Path, is_warm: bool) -> Path:
     if is_warm:
         warm_start(model, SORT_DIGITS, 0, WarmupSettings())
     counters = Counters(epoch=0, version=0, trained_samples=0, accuracy_before=None)
-    save_checkpoint(folder, counters, model, make_optimizer(model, StepSettings()))
+    save_checkpoint(folder, counters, state_alone(model, TrainingSpec()), ALONE)
     return folder
 
 

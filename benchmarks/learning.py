@@ -13,7 +13,6 @@ losses apart.
 """
 
 import argparse
-import copy
 import json
 import logging
 import math
@@ -40,11 +39,13 @@ from hexcloud.adapters.engines.embedded_weights import Weights, read_config, rea
 from hexcloud.domain.generation import GenerationRequest
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.sample import Group, Sample
-from hexcloud.runtime.loss import LossSettings
+from hexcloud.domain.training import LossKind, TrainingSpec
 from hexcloud.runtime.rewards import reward
 from hexcloud.runtime.tasks import EOS_ID, SORT_DIGITS
 from hexcloud.runtime.trainer_model import accuracy, build_model, config_of
-from hexcloud.runtime.trainer_step import StepSettings, TrainingStep, make_optimizer
+from hexcloud.runtime.trainer_ranks import ALONE
+from hexcloud.runtime.trainer_state import state_alone
+from hexcloud.runtime.trainer_step import Moment, TrainingStep
 from hexcloud.runtime.trainer_warmup import WarmupSettings, warm_start
 from hexcloud.runtime.weights import write_weights
 
@@ -169,9 +170,9 @@ def _request(prompt: tuple[int, ...], rid: str) -> GenerationRequest:
 
 def train(warm: PreTrainedModel, arm: Arm, seed: int, size: Size) -> Curve:
     """Train a copy of the warm policy."""
-    model = copy.deepcopy(warm)
-    settings = StepSettings(loss=LossSettings(kind=arm.loss))
-    step = TrainingStep(model, make_optimizer(model, settings), settings)
+    settings = TrainingSpec(loss=LossKind(arm.loss))
+    state = state_alone(warm, settings)
+    model, step = state.policy.model, TrainingStep(state, ALONE, settings)
     ages: list[int] = []
     train_s, moved = 0.0, 0
     with tempfile.TemporaryDirectory(prefix="learning-") as folder:
@@ -184,7 +185,7 @@ def train(warm: PreTrainedModel, arm: Arm, seed: int, size: Size) -> Curve:
             groups = fleet.groups(version)
             ages += [version - sample.oldest_version for group in groups for sample in group.samples]
             begun_s = time.process_time()
-            numbers = step.run(groups, version, random.Random(f"{seed}/{version}"))
+            numbers = step.run(groups, Moment(version, size.steps), random.Random(f"{seed}/{version}"))
             train_s += time.process_time() - begun_s
             moved += numbers.grad_norm > 0
             place = Path(folder) / str(version + 1)

@@ -64,10 +64,24 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
+        training=run.spec.training,
+        gang=node.gang,
+        ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
-    return spec if ports.authority is None else _beyond_this_machine(spec, slot, run, ports)
+    if ports.authority is None:
+        return spec
+    return _with_gpus(_beyond_this_machine(spec, slot, run, ports), slot, seen)
+
+
+def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:
+    """Return the specification with a rank for each GPU, unless the user says otherwise, and with what a GPU can."""
+    offer = seen.market.offer(slot.offer_id)
+    if offer is None or slot.role is not Role.TRAINER:
+        return spec
+    ranks = seen.run.spec.training.ranks or offer.gpu_count
+    return spec.model_copy(update={"ranks": ranks, "rank_tflops": seen.market.gpus[offer.gpu].bf16_tflops})
 
 
 def _region(slot: Slot, seen: Seen) -> str:

@@ -5,6 +5,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.task import TaskSpec
+from hexcloud.domain.training import TrainingSpec
 
 NODE_FILE = "node.json"
 """Name of the NodeSpec's file in a node's directory."""
@@ -80,6 +81,13 @@ class NodeSpec(Frozen):
     replace_zero_variance: bool = False
     """Generate another group in the place of one whose samples all earned the same."""
     checkpoint_every: int = CHECKPOINT_EVERY
+    training: TrainingSpec = TrainingSpec()
+    gang: int = 1
+    """Machines of the trainer as planned."""
+    ranks: int = 1
+    """Processes of the trainer on each of them."""
+    rank_tflops: float | None = None
+    """Peak of the GPU that a rank has, 1e12 FLOP/s in bf16; None where it is not known or emulated."""
     spend_lease_s: float = 60.0
     """Wall seconds a node goes on without a renewed spend lease."""
     heartbeat_s: float = 1.0

@@ -13,8 +13,10 @@ from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import Lease, LeaseId
+from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role
 from hexcloud.domain.sample import Group, Sample
+from hexcloud.domain.world import World
 
 POINTER_FILE = "coordinator.json"
 """Name of the Pointer's file in the run's folder."""
@@ -113,6 +115,8 @@ class Orders(Frozen):
     """Leases that ended elsewhere."""
     probe: tuple[str, ...] = ()
     """Addresses (`host:port`) to measure and report with POST /links."""
+    world: World | None = None
+    """Of a machine of the trainer: the ranks that the trainer shall have."""
 
 
 class WeightsWays(Frozen):
@@ -194,6 +198,8 @@ class Batch(Frozen):
     """Write a checkpoint before the next step (budget, drain)."""
     rewrite: bool = False
     """The file of the current version is damaged: write it anew, to the bit."""
+    world: World | None = None
+    """The ranks that the trainer shall have."""
 
 
 class DeltaReport(Frozen):
@@ -204,7 +210,7 @@ class DeltaReport(Frozen):
     delta: WeightsDelta
 
 
-class StepReport(Frozen):
+class StepReport(StepNumbers):
     """POST /publish (trainer only): a version is on disk; numbers of the step that made it."""
 
     epoch: int
@@ -215,21 +221,27 @@ class StepReport(Frozen):
     size: int
     delta: DeltaReport | None = None
     """From the version before, where that is fewer bytes."""
-    reward: float = 0.0
-    """Mean reward of the samples consumed."""
-    loss: float = 0.0
-    grad_norm: float = 0.0
-    clip_fraction: float = 0.0
-    prox_kl: float = 0.0
-    """Mean of behave - prox, nats per token."""
     busy_s: float = 0.0
     """Wall seconds of work in this step (emulated compute included)."""
     wait_s: float = 0.0
     """Wall seconds spent waiting for the batch."""
-    tokens: int = 0
-    """Local tokens of the trained samples."""
+    tokens_per_s: float = 0.0
+    """Tokens per wall second of work."""
+    mfu: float | None = None
+    """Share of the GPUs' peak that the model's own arithmetic is; None where the peak is not known."""
+    ranks: int = 1
+    """Processes that trained together."""
     checkpoint_version: int = -1
     """Newest version with a whole checkpoint; -1 before the first."""
+
+
+class Rendezvous(Frozen):
+    """POST /rendezvous (trainer only): where the other ranks of a world meet rank 0, and whether they have."""
+
+    generation: int
+    store: str
+    """`host:port` on the gang's network."""
+    is_formed: bool = False
 
 
 class Evaluation(Frozen):

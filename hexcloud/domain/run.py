@@ -10,6 +10,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.task import TaskSpec
+from hexcloud.domain.training import TrainingSpec
 from hexcloud.domain.workload import Workload
 
 MAX_NAME = 40
@@ -66,6 +67,7 @@ class RunSpec(Frozen):
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)
     seed: int = 0
+    training: TrainingSpec = TrainingSpec()
     output: str | None = None
     """Folder for the final HF model and checkpoints; default: in the run's own folder."""
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +10,7 @@ import structlog
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.messages import Heartbeat, Notice, Orders, Register, Startup
+from hexcloud.domain.world import World
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_probe import probe_and_report
@@ -28,6 +29,10 @@ class Leave(StrEnum):
     """The coordinator has given this node up."""
 
 
+async def _heed_nothing(_world: World | None) -> None:
+    """The head's trainer process looks itself."""
+
+
 @dataclass
 class Presence:
     """What a trainer's node says of itself. `notice` may change meanwhile."""
@@ -37,6 +42,8 @@ class Presence:
     """`host:port` where this node answers probes."""
     cap: LinkCap
     startup: Callable[[], Startup] = Startup
+    heed: Callable[[World | None], Awaitable[None]] = _heed_nothing
+    """Is told which ranks the trainer shall have."""
     notice: Notice | None = None
     """The cloud's word about this machine."""
 
@@ -69,6 +76,7 @@ async def be_present(link: CoordinatorLink, presence: Presence) -> Leave:
             else:
                 orders = await link.heartbeat(presence.heartbeat(orders))
             run_until_s = orders.run_until_s
+            await presence.heed(orders.world)
             if orders.stop or orders.drain:
                 return Leave.STOPPED
             for target in orders.probe:

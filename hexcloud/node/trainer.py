@@ -25,7 +25,7 @@ from hexcloud.node.notice import watching
 from hexcloud.node.presence import Presence, be_present
 from hexcloud.node.startup import startup
 from hexcloud.node.stored_run import StoredRun, claim_run
-from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess
+from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess, Way
 from hexcloud.runtime.checkpoint_index import drawn_prompts, newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
@@ -94,7 +94,7 @@ async def _run(identity: Identity, directory: Path) -> int:
         presence = Presence(spec, probed_at, link_cap(spec), partial(startup, directory))
         present = asyncio.create_task(be_present(link, presence))
         stack.callback(present.cancel)
-        trainer = TrainerProcess(coordinator, url, identity.token, directory)
+        trainer = TrainerProcess(coordinator, Way(url, identity.token, place.near), directory)
         stack.push_async_callback(trainer.end)
         training = asyncio.create_task(trainer.run())
         stack.callback(training.cancel)

@@ -1,21 +1,23 @@
-"""Checkpoints of the trainer: DCP shards of model and optimizer, counters, and a manifest that is checked first.
+"""Checkpoints of the trainer: DCP shards of its whole state, counters, and a manifest that is checked first.
 
-DCP (torch.distributed.checkpoint) stores what loads into any number of ranks. A folder appears whole or not at all.
+DCP (torch.distributed.checkpoint) stores what loads into any number of ranks. A folder appears whole or not at all,
+on rank 0's machine: ranks of other machines send their shards there and are sent what they load (checkpoint_files.py).
 """
 
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
 from hexcloud.runtime.atomic import atomic_directory
+from hexcloud.runtime.checkpoint_files import brought, gathered
 from hexcloud.runtime.checkpoint_index import (
     COUNTERS,
     CheckpointInfo,
@@ -25,12 +27,15 @@ from hexcloud.runtime.checkpoint_index import (
     set_aside_torn,
     write_manifest,
 )
+from hexcloud.runtime.trainer_ranks import Ranks
+from hexcloud.runtime.trainer_state import TrainingState
 
 _SHARDS = "shards"
+_CONFIG = "config.json"
 
 
 class Counters(Frozen):
-    """Where a training run stands."""
+    """Where a training run stands: the data cursor too, as what comes next follows from epoch and version."""
 
     epoch: int
     version: int
@@ -42,44 +47,55 @@ class Counters(Frozen):
     """Of the policy before its first RL step, so that a resumed run can still report it; None: not measured."""
 
 
-def save_checkpoint(
-    run_dir: Path, counters: Counters, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> CheckpointInfo:
-    """Write the checkpoint of this version, then drop those that are no longer needed.
+def save_checkpoint(run_dir: Path, counters: Counters, state: TrainingState, ranks: Ranks) -> CheckpointInfo:
+    """Write the checkpoint of this version, then drop those that are no longer needed. All ranks call it.
 
-    Raises FileExistsError when a whole one has the name already; a torn one is moved aside.
+    Raises FileExistsError on rank 0 when a whole one has the name already; a torn one is moved aside.
     """
     path = checkpoint_path(run_dir, counters.epoch, counters.version)
-    weights, moments = get_state_dict(model, optimizer)
-    state = {"model": weights, "optimizer": moments, "rng": torch.get_rng_state()}
-    set_aside_torn(path)
-    with atomic_directory(path) as draft:
-        with _single_process():
-            save(state, checkpoint_id=draft / _SHARDS, no_dist=True)
-        (draft / COUNTERS).write_text(counters.model_dump_json())
-        write_manifest(draft)
-    prune_checkpoints(run_dir)
+    if ranks.rank == 0:
+        set_aside_torn(path)
+        with atomic_directory(path) as draft:
+            _save(draft / _SHARDS, state, ranks)
+            (draft / COUNTERS).write_text(counters.model_dump_json())
+            (draft / _CONFIG).write_text(json.dumps(state.form.config))
+            write_manifest(draft)
+        prune_checkpoints(run_dir)
+    else:
+        _save(Path(), state, ranks)
     return CheckpointInfo(epoch=counters.epoch, version=counters.version, path=path)
 
 
-def load_checkpoint(info: CheckpointInfo, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Counters:
-    """Load into a model and optimizer of the same kind, in place, and torch's random state with them.
+def load_checkpoint(info: CheckpointInfo, state: TrainingState, ranks: Ranks) -> Counters:
+    """Load into a state of the same model, in place, and torch's random state with it. All ranks call it.
 
     Raises EngineError when the folder is not what its manifest says; nothing of it is unpickled then.
     """
-    if not is_whole(info.path):
-        raise EngineError(f"checkpoint {info.path} is torn")
-    weights, moments = get_state_dict(model, optimizer)
-    random_state = torch.get_rng_state()
-    with _single_process():  # fills what it is given
-        load(
-            {"model": weights, "optimizer": moments, "rng": random_state},
-            checkpoint_id=info.path / _SHARDS,
-            no_dist=True,
-        )
-    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
-    torch.set_rng_state(random_state)
-    return Counters.model_validate_json((info.path / COUNTERS).read_text())
+    with brought(info.path, ranks) as folder:
+        if not is_whole(folder):
+            raise EngineError(f"checkpoint {folder} is torn")
+        stored = _stored(state)
+        with _single_process():  # fills what it is given
+            load(stored, checkpoint_id=folder / _SHARDS, no_dist=ranks.size == 1)
+        counters = Counters.model_validate_json((folder / COUNTERS).read_text())
+    state.updates = int(stored["updates"])
+    torch.set_rng_state(stored["rng"])
+    return counters
+
+
+def config_at(info: CheckpointInfo) -> dict[str, object]:
+    """Return the configuration of the model in a whole checkpoint."""
+    config: dict[str, object] = json.loads((info.path / _CONFIG).read_text())
+    return config
+
+
+def _save(folder: Path, state: TrainingState, ranks: Ranks) -> None:
+    with gathered(folder, ranks) as own, _single_process():
+        save(_stored(state), checkpoint_id=own, no_dist=ranks.size == 1)
+
+
+def _stored(state: TrainingState) -> dict[str, torch.Tensor]:
+    return {**state.tensors(), "updates": torch.tensor(state.updates), "rng": torch.get_rng_state()}
 
 
 @contextmanager

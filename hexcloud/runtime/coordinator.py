@@ -44,6 +44,7 @@ from hexcloud.domain.messages import (
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList
 from hexcloud.runtime.coordinator_care import WorkerCare
+from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
@@ -106,6 +107,8 @@ class Coordinator:
         self._cursor = start.cursor
         self._admission = Admission(terms_of(spec, task.max_new_tokens), start.epoch, start.version)
         self._nodes = NodeTable()
+        self.gang = TrainerGang(spec, self._nodes)
+        """Whose ranks train."""
         self._care = WorkerCare(self._nodes, self._admission, clock)
         # A worker told of a version must still find it when it has trained on: eta + 2 cover any useful one.
         self.weights = PublishedWeights(keep=spec.eta + 2)
@@ -117,8 +120,7 @@ class Coordinator:
         self._is_finished = self._must_checkpoint = False
         # Of a run with a store: what of it another head would find there.
         self._is_delivered = not spec.store
-        self._stored_version = -1
-        self._store_trouble = ""
+        self._stored_version, self._store_trouble = -1, ""
         self._news = asyncio.Event()
 
     @property
@@ -238,6 +240,7 @@ class Coordinator:
             cursor=self._cursor if groups else 0,
             checkpoint=self._must_checkpoint,
             rewrite=self.weights.is_latest_damaged,
+            world=self.gang.world,
         )
 
     def publish(self, report: StepReport) -> None:
@@ -334,9 +337,12 @@ class Coordinator:
             accuracy_before=self._accuracy.get("before"),
             accuracy_after=self._accuracy.get("after"),
             sent_bytes=dict(self.sent_bytes),
-            nodes=tuple(self._nodes.view(node, admission.leases.count(node.id), now_s) for node in self._nodes),
+            nodes=tuple(self._nodes.view(node, self._held(node), now_s) for node in self._nodes),
             links=self._nodes.links,
         )
+
+    def _held(self, node: KnownNode) -> int:
+        return self._admission.leases.count(node.id) + self.gang.holds(node.id)
 
     def _phase(self) -> RunPhase:
         if self.is_done:
@@ -375,6 +381,7 @@ class Coordinator:
             stop=must_stop,
             abort=abort,
             probe=self._nodes.probes(node, self._clock()),
+            world=self.gang.world if node.role is Role.TRAINER else None,
         )
 
     def _draw(self) -> Prompt:

@@ -31,6 +31,7 @@ from hexcloud.domain.messages import (
     PartialCommit,
     Pointer,
     Register,
+    Rendezvous,
     Renewal,
     StepReport,
     StopRequest,
@@ -153,6 +154,12 @@ class Routes:
         self._coordinator.evaluate(await read(request, Evaluation))
         return Response(status_code=DONE)
 
+    async def rendezvous(self, request: Request) -> Response:
+        """POST /rendezvous: rank 0 says where the trainer's ranks meet, and whether they have."""
+        self._require_trainer(request)
+        self._coordinator.gang.meet(await read(request, Rendezvous))
+        return Response(status_code=DONE)
+
     async def finish(self, request: Request) -> Response:
         """POST /finish: the trainer has written output and checkpoint."""
         self._require_trainer(request)
@@ -242,6 +249,7 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/links", routes.links),
         ("/publish", routes.publish),
         ("/evaluation", routes.evaluation),
+        ("/rendezvous", routes.rendezvous),
         ("/finish", routes.finish),
         ("/control/renew", routes.renew),
         ("/control/admit", routes.admit),

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Heartbeat, LinkReport, NodeView, Notice, Register, RelayDoor, Startup
+from hexcloud.domain.messages import (
+    INTERRUPTION,
+    Heartbeat,
+    LinkReport,
+    NodeView,
+    Notice,
+    Register,
+    RelayDoor,
+    Startup,
+)
 from hexcloud.domain.plan import Role
 
 RATE_WINDOW_S = 10.0
@@ -61,6 +70,11 @@ class KnownNode:
             return 0.0
         (from_s, before), (to_s, after) = self.generated[0], self.generated[-1]
         return max(0, after - before) / (to_s - from_s) if to_s > from_s else 0.0
+
+    @property
+    def is_going(self) -> bool:
+        """Was it told to leave, or will the cloud take it?"""
+        return self.is_draining or (self.notice is not None and self.notice.cause == INTERRUPTION)
 
     def strike(self, reason: str, now_s: float, every_s: float) -> bool:
         """Note that leases of this worker came to nothing; return whether it counts as broken from now on.

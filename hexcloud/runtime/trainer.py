@@ -1,14 +1,15 @@
-"""The trainer's process: takes batches from the coordinator, trains, publishes.
+"""A rank of the trainer. Rank 0 takes batches from the coordinator, and publishes; the others do as it says.
 
     python -m hexcloud.runtime.trainer --spec node.json --url http://HOST:PORT [--epoch N]
+    python -m hexcloud.runtime.trainer --spec node.json --world WORLD --place 1
 
-Each process trains in an epoch of its own. A version is on disk before it is published, and a checkpoint is of a
+Each rank 0 trains in an epoch of its own. A version is on disk before it is published, and a checkpoint is of a
 published version: so nothing that was trained after it counts as trained when a later epoch goes on from it.
 """
 
 import argparse
 import os
-import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -18,18 +19,22 @@ import torch
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
-from hexcloud.domain.messages import Batch, Evaluation, StepReport
-from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoint
+from hexcloud.domain.messages import Batch, Evaluation, Rendezvous, StepReport
+from hexcloud.domain.metrics import StepNumbers
+from hexcloud.domain.world import World
+from hexcloud.runtime.checkpoint import Counters
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.tasks import CharacterTask
 from hexcloud.runtime.trainer_board import Board
+from hexcloud.runtime.trainer_crew import Crew, Seat
 from hexcloud.runtime.trainer_link import TrainerLink
-from hexcloud.runtime.trainer_model import accuracy, build_model
+from hexcloud.runtime.trainer_meeting import Meeting
+from hexcloud.runtime.trainer_model import accuracy
 from hexcloud.runtime.trainer_pace import GangPace
-from hexcloud.runtime.trainer_step import StepNumbers, StepSettings, TrainingStep, make_optimizer
+from hexcloud.runtime.trainer_speed import mfu
+from hexcloud.runtime.trainer_start import begin
 from hexcloud.runtime.trainer_stop import TerminatedError, Termination
-from hexcloud.runtime.trainer_warmup import WarmupSettings, warm_start
 from hexcloud.runtime.trainer_weights import Shelf, deliver, vocabulary_files
 
 log = structlog.get_logger()
@@ -43,51 +48,50 @@ EXIT_TERMINATED = 143
 
 
 class Trainer:
-    """One training run in one process."""
+    """Rank 0 of one training run."""
 
-    def __init__(self, spec: NodeSpec, epoch: int | None, link: TrainerLink, termination: Termination) -> None:
-        """Build an untrained policy. `epoch` None: the first that no checkpoint has."""
+    def __init__(self, crew: Crew, spec: NodeSpec, link: TrainerLink, termination: Termination) -> None:
+        """`crew` is this rank's, of a world that is yet to be formed."""
+        self._crew = crew
         self._spec = spec
-        self._epoch = epoch
         self._link = link
         self._termination = termination
         self._run_dir = Path(spec.run_dir)
         self._task = open_task(spec.task, spec.weights)
-        self._model = build_model(self._task, spec.seed, spec.weights or "")
-        settings = StepSettings()
-        self._optimizer = make_optimizer(self._model, settings)
-        self._step = TrainingStep(self._model, self._optimizer, settings)
         self._pace = GangPace(spec.emulation.samples_per_s if spec.emulation else None)
         self._board = Board(self._run_dir)
         self._checkpointed = -1
 
-    def run(self) -> None:
-        """Train until the coordinator says done. Raises EngineError, TerminatedError (a checkpoint is written)."""
+    def run(self, epoch: int | None) -> None:
+        """Train until the coordinator says done; `epoch` None: the first that no checkpoint has.
+
+        Raises EngineError, TerminatedError (a checkpoint is written), torch's errors when another rank is lost.
+        """
         with self._termination.interruptible():
-            self._counters = self._start()
+            self._counters = self._start(epoch)
         self._publish_start()
         try:
             while not self._train_next():
                 pass
         except TerminatedError:
             self._checkpoint()
+            self._crew.end()
             raise
         finally:
             self._board.close()
         self._finish()
+        self._crew.end()
 
-    def _start(self) -> Counters:
+    def _start(self, asked: int | None) -> Counters:
         """Load the newest checkpoint into a new epoch, or warm up a new policy."""
         info, free = newest_checkpoint(self._run_dir), next_epoch(self._run_dir)
-        epoch = free if self._epoch is None else self._epoch
+        epoch = free if asked is None else asked
         if epoch < free:
             raise EngineError(f"there is a checkpoint of epoch {free - 1}; go on with a later one than {epoch}")
-        if info is not None:
-            counters = load_checkpoint(info, self._model, self._optimizer)
+        counters = begin(self._crew, self._spec, info)
+        if info is not None and counters is not None:
             log.info("resumed", checkpoint=info.path.name, epoch=epoch)
             return counters.model_copy(update={"epoch": epoch})
-        if isinstance(self._task, CharacterTask):
-            warm_start(self._model, self._task, self._spec.seed, WarmupSettings())
         return Counters(epoch=epoch, version=0, trained_samples=0, accuracy_before=self._accuracy())
 
     def _publish_start(self) -> None:
@@ -95,7 +99,8 @@ class Trainer:
         self._checkpoint()
         self._shelf = Shelf(self._run_dir, counters.epoch)
         self._tell("before", counters.accuracy_before)
-        self._link.publish(self._report(StepNumbers(reward=0.0, tokens=0)))
+        self._link.publish(self._report(StepNumbers()))
+        self._tell_formed()
         log.info("ready", epoch=counters.epoch, version=counters.version, accuracy=counters.accuracy_before)
 
     def _train_next(self) -> bool:
@@ -109,19 +114,35 @@ class Trainer:
             if batch.done:
                 return True
             if batch.rewrite:
-                self._shelf.restore(self._model, self._published)
+                self._shelf.restore(self._crew.gather(), self._published)
                 log.warning("weights_rewritten", version=self._counters.version)
+            if batch.world is not None:
+                self._heed(batch.world)
             if batch.groups:
                 self._train(batch, time.monotonic() - waiting_since_s)
                 return False
+            self._crew.wait()
+
+    def _heed(self, world: World) -> None:
+        """Become the world that is asked for, once all who join it are there. One without `before` is not for us."""
+        if world.generation <= self._crew.world.generation or not world.before:
+            return
+        if len(world.union) > 1 and not world.store:
+            self._link.rendezvous(Rendezvous(generation=world.generation, store=self._crew.listen()))
+        if self._crew.is_ready(world):
+            self._crew.resize(world)
+            self._tell_formed()
+            log.info("resized", generation=world.generation, ranks=world.size, version=self._counters.version)
+
+    def _tell_formed(self) -> None:
+        world = self._crew.world
+        self._link.rendezvous(Rendezvous(generation=world.generation, store=self._crew.address, is_formed=True))
 
     def _train(self, batch: Batch, wait_s: float) -> None:
         before, begun_s = self._counters, time.monotonic()
         if batch.version != before.version:
             raise EngineError(f"the batch is for version {batch.version}, this trainer is at {before.version}")
-        # The order of samples follows from where the run stands, so a resumed run needs no stored state for it.
-        rng = random.Random(f"{self._spec.seed}/{before.epoch}/{before.version}")
-        numbers = self._step.run(batch.groups, before.version, rng)
+        numbers = self._crew.train(batch.groups, before)
         samples = sum(len(group.samples) for group in batch.groups)
         self._counters = before.model_copy(
             update={
@@ -133,17 +154,26 @@ class Trainer:
         report = self._report(numbers)
         # The rest of the emulated gang's compute.
         time.sleep(max(0.0, self._pace.end_s(begun_s, samples) - time.monotonic()))
-        report = report.model_copy(update={"busy_s": time.monotonic() - begun_s, "wait_s": wait_s})
+        report = self._timed(report, time.monotonic() - begun_s, wait_s)
         self._link.publish(report)
         self._board.step(report)
         log.info("step", version=report.version, reward=round(report.reward, 3), wait_s=round(wait_s, 3))
         if report.version % self._spec.checkpoint_every == 0:
             self._checkpoint()
 
+    def _timed(self, report: StepReport, busy_s: float, wait_s: float) -> StepReport:
+        times = {
+            "busy_s": busy_s,
+            "wait_s": wait_s,
+            "tokens_per_s": report.trained_tokens / busy_s,
+            "mfu": mfu(report.trained_tokens / busy_s, self._crew.parameters, report.ranks, self._spec),
+        }
+        return report.model_copy(update=times)
+
     def _report(self, numbers: StepNumbers) -> StepReport:
         """Write the current version to disk and describe it."""
         counters = self._counters
-        published = self._shelf.put(self._model, counters.version)
+        published = self._shelf.put(self._crew.gather(), counters.version)
         file = self._published = published.file
         return StepReport(
             epoch=counters.epoch,
@@ -152,26 +182,22 @@ class Trainer:
             sha256=file.sha256,
             size=file.size,
             delta=published.delta,
-            reward=numbers.reward,
-            loss=numbers.loss,
-            grad_norm=numbers.grad_norm,
-            clip_fraction=numbers.clip_fraction,
-            prox_kl=numbers.prox_kl,
-            tokens=numbers.tokens,
             checkpoint_version=self._checkpointed,
+            ranks=self._crew.world.size,
+            **numbers.model_dump(),
         )
 
     def _checkpoint(self) -> None:
         if self._checkpointed == self._counters.version:
             return
-        info = save_checkpoint(self._run_dir, self._counters, self._model, self._optimizer)
+        info = self._crew.save(self._counters)
         self._checkpointed = info.version
         log.info("checkpoint", name=info.path.name)
 
     def _finish(self) -> None:
         """Leave the result; only then say so: whoever hears it may end this machine."""
         self._checkpoint()
-        deliver(Path(self._spec.output), self._model, vocabulary_files(self._task, self._spec.weights))
+        deliver(Path(self._spec.output), self._crew.gather(), vocabulary_files(self._task, self._spec.weights))
         after = self._accuracy()
         self._tell("after", after)
         self._link.finish()
@@ -186,7 +212,7 @@ class Trainer:
         """Return the accuracy of a tiny policy. Of a pretrained one it would take longer than many steps."""
         if not isinstance(self._task, CharacterTask):
             return None
-        return accuracy(self._model, self._task, _EVALUATION_PROBLEMS, _EVALUATION_SEED)
+        return accuracy(self._crew.gather(), self._task, _EVALUATION_PROBLEMS, _EVALUATION_SEED)
 
 
 def main() -> int:
@@ -200,12 +226,22 @@ def main() -> int:
         cache_logger_on_first_use=True,
     )
     torch.set_num_threads(1)  # two are slower beside three rollout nodes on two cores (measured)
-    termination = Termination()
     args = _parse()
     spec = NodeSpec.model_validate_json(args.spec.read_text())
+    world = World.model_validate_json(args.world) if args.world else World(nodes=(spec.node_id,))
+    crew = Crew(Seat(spec, args.place), world, Meeting(args.host))
+    return _lead(crew, spec, args) if args.url else _follow(crew)
+
+
+def _lead(crew: Crew, spec: NodeSpec, args: argparse.Namespace) -> int:
+    """Be rank 0."""
+    termination = Termination()
     link = TrainerLink(args.url, os.environ["HEXCLOUD_NODE_TOKEN"], spec.ca_pem)
     try:
-        Trainer(spec, args.epoch, link, termination).run()
+        if crew.world.size > 1:
+            address = crew.listen()
+            link.rendezvous(Rendezvous(generation=crew.world.generation, store=address))
+        Trainer(crew, spec, link, termination).run(args.epoch)
     except TerminatedError:
         log.info("terminated")
         return EXIT_TERMINATED
@@ -214,14 +250,25 @@ def main() -> int:
     return 0
 
 
+def _follow(crew: Crew) -> int:
+    """Be another rank: it ends with rank 0, with its machine's program, or when it is told to, and no sooner."""
+    for notice in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(notice, signal.SIG_IGN)
+    crew.follow()
+    return 0
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="hexcloud.runtime.trainer")
     parser.add_argument("--spec", type=Path, default=Path("node.json"), help="the node's specification")
-    parser.add_argument("--url", default=os.environ.get("HEXCLOUD_COORDINATOR_URL"), help="the coordinator")
+    parser.add_argument("--url", default=os.environ.get("HEXCLOUD_COORDINATOR_URL"), help="the coordinator, for rank 0")
     parser.add_argument("--epoch", type=int, help="default: the first that no checkpoint has")
+    parser.add_argument("--world", help="the ranks there shall be (JSON); default: this one")
+    parser.add_argument("--place", type=int, default=0, help="among the processes of this machine")
+    parser.add_argument("--host", default="127.0.0.1", help="where rank 0 is reached by the others")
     args = parser.parse_args()
-    if not args.url:
-        parser.error("--url or HEXCLOUD_COORDINATOR_URL must say where the coordinator is")
+    if not args.url and not args.world:
+        parser.error("--url or HEXCLOUD_COORDINATOR_URL must say where the coordinator is, or --world where rank 0 is")
     return args
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hexcloud.domain.messages import StepReport
+from hexcloud.domain.metrics import StepNumbers
 
-_SCALARS = ("reward", "loss", "grad_norm", "clip_fraction", "prox_kl", "busy_s", "wait_s")
+_SCALARS = (*StepNumbers.model_fields, "busy_s", "wait_s", "tokens_per_s", "mfu", "ranks")
 
 
 class _Writer(Protocol):
@@ -24,7 +25,8 @@ class Board:
     def step(self, report: StepReport) -> None:
         """Add the numbers of a training step."""
         for name in _SCALARS:
-            self._open().add_scalar(f"train/{name}", getattr(report, name), report.version)
+            if (value := getattr(report, name)) is not None:
+                self._open().add_scalar(f"train/{name}", value, report.version)
 
     def accuracy(self, accuracy: float, version: int) -> None:
         """Add an evaluation."""

@@ -6,7 +6,7 @@ import httpx
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.messages import Batch, Evaluation, StepReport
+from hexcloud.domain.messages import Batch, Evaluation, Rendezvous, StepReport
 from hexcloud.domain.raw import RAW, parse_batch
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 
@@ -50,6 +50,10 @@ class TrainerLink:
     def evaluation(self, evaluation: Evaluation) -> None:
         """Report an accuracy."""
         self._call("POST", "/evaluation", evaluation)
+
+    def rendezvous(self, rendezvous: Rendezvous) -> None:
+        """Say where other ranks are met, and whether they have been."""
+        self._call("POST", "/rendezvous", rendezvous)
 
     def finish(self) -> None:
         """Say that output and checkpoint are written."""

@@ -1,4 +1,9 @@
-"""The trainer's policy: a Qwen2 of 133,120 parameters, and what is asked of it (logprobs, samples, accuracy)."""
+"""The trainer's model as Hugging Face has it, whole on one rank, and what is asked of it (logprobs, samples, accuracy).
+
+Without a folder of weights it is a Qwen2 of 133,120 parameters.
+"""
+
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
@@ -18,12 +23,15 @@ def build_model(task: Task, seed: int, folder: str = "") -> PreTrainedModel:
     """
     torch.manual_seed(seed)
     if folder:
-        return _read_model(folder)
+        return read_model(folder)
     assert isinstance(task, CharacterTask)  # open_task lets no other task be without a folder
     return _small_model(task)
 
 
-def _read_model(folder: str) -> PreTrainedModel:
+def read_model(folder: str) -> PreTrainedModel:
+    """Read a folder of `config.json` and safetensors, in fp32. Raises EngineError."""
+    if not (Path(folder) / "config.json").is_file():
+        raise EngineError(f"{folder} is no Hugging Face folder: it has no config.json")
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, dtype=torch.float32

@@ -1,134 +1,156 @@
-"""One training step: the groups of a batch become tensors, and four minibatches move the policy."""
+"""One training step: the groups of a batch become packs, and minibatches move the policy, on any number of ranks.
+
+Every rank is given the whole batch and deals it out alike. A minibatch's loss is the mean over its tokens on all ranks
+and in all passes, so how many there are changes nothing but the order of sums.
+"""
 
 import math
 import random
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 import torch
-from transformers import PreTrainedModel
 
-from hexcloud.domain.sample import Group, Sample
-from hexcloud.runtime.loss import Loss, LossSettings, PolicyBatch, group_advantages, policy_loss
-from hexcloud.runtime.trainer_model import pad, token_logprobs
+from hexcloud.domain.metrics import StepNumbers
+from hexcloud.domain.sample import Group
+from hexcloud.domain.training import TrainingSpec
+from hexcloud.runtime.loss import TALLIES, group_advantages, policy_loss
+from hexcloud.runtime.trainer_pack import Graded, Pack, deal, layouts, make_pack
+from hexcloud.runtime.trainer_policy import Policy, only_last_syncs
+from hexcloud.runtime.trainer_ranks import Ranks
+from hexcloud.runtime.trainer_state import TrainingState
 
 log = structlog.get_logger()
 
+_CLIP_FLOOR = 1e-6
+"""As torch's clip_grad_norm_ adds to the norm."""
 
-@dataclass(frozen=True)
-class StepSettings:
-    """Measured to hold at staleness 0 to 8. A tenfold rate collapses within 20 steps; fewer prompts do too."""
 
-    learning_rate: float = 1e-4
-    ramp_steps: int = 10
-    """Adam's first estimates are noisy: the rate grows to its value over this many steps."""
-    betas: tuple[float, float] = (0.9, 0.95)
-    minibatches: int = 4
-    max_grad_norm: float = 1.0
-    loss: LossSettings = field(default_factory=LossSettings)
+_MEANS = (*TALLIES, "grad_norm")
 
 
 @dataclass(frozen=True)
-class StepNumbers:
-    """What a step reports. Means over its minibatches; zeros when no group had variance or none was finite."""
+class Moment:
+    """When in a run a step is."""
 
-    reward: float
-    tokens: int
-    """Prompt and response, of all samples."""
-    loss: float = 0.0
-    grad_norm: float = 0.0
-    clip_fraction: float = 0.0
-    prox_kl: float = 0.0
-
-
-def make_optimizer(model: PreTrainedModel, settings: StepSettings) -> torch.optim.AdamW:
-    """Return the optimizer of the RL steps."""
-    return torch.optim.AdamW(model.parameters(), lr=settings.learning_rate, betas=settings.betas, weight_decay=0.0)
+    version: int
+    """Of the weights at its start: also the number of steps before it."""
+    steps: int
+    """Of the run."""
 
 
 class TrainingStep:
-    """Policy, optimizer and settings; `run` is one step."""
+    """State, ranks and settings; `run` is one step."""
 
-    def __init__(self, model: PreTrainedModel, optimizer: torch.optim.Optimizer, settings: StepSettings) -> None:
-        self._model = model
-        self._optimizer = optimizer
+    def __init__(self, state: TrainingState, ranks: Ranks, settings: TrainingSpec) -> None:
+        self._state = state
+        self._ranks = ranks
         self._settings = settings
 
-    def run(self, groups: tuple[Group, ...], step: int, rng: random.Random) -> StepNumbers:
-        """Train on whole groups. `step` counts from 0 since the warm start; the order of samples comes from `rng`."""
+    def run(self, groups: tuple[Group, ...], moment: Moment, rng: random.Random) -> StepNumbers:
+        """Train on whole groups; the order of samples comes from `rng`, which is alike on every rank."""
         samples = [sample for group in groups for sample in group.samples]
-        reward = sum(sample.reward for sample in samples) / len(samples)
-        tokens = sum(len(sample.prompt_ids) + len(sample.tokens) for sample in samples)
-        graded = [pair for group in groups for pair in _grade(group)]
-        if not graded:
-            return StepNumbers(reward=reward, tokens=tokens)
-        rng.shuffle(graded)
-        ids = pad([sample.prompt_ids + sample.tokens for sample, _ in graded])
-        batch = _policy_batch(graded, self._prox(ids), step)
-        self._set_learning_rate(step)
-        tried = [self._minibatch(ids, batch, rows) for rows in self._split(len(graded))]
-        done = [outcome for outcome in tried if outcome is not None]
-        if len(done) < len(tried):
-            log.warning("minibatches_not_finite", step=step, skipped=len(tried) - len(done), of=len(tried))
-        if not done:
-            return StepNumbers(reward=reward, tokens=tokens)
-        return StepNumbers(
-            reward=reward,
-            tokens=tokens,
-            loss=_mean([float(loss.value.detach()) for loss, _ in done]),
-            grad_norm=_mean([norm for _, norm in done]),
-            clip_fraction=_mean([loss.clip_fraction for loss, _ in done]),
-            prox_kl=_mean([loss.prox_kl for loss, _ in done]),
+        numbers = StepNumbers(
+            reward=sum(sample.reward for sample in samples) / len(samples),
+            tokens=sum(len(sample.prompt_ids) + len(sample.tokens) for sample in samples),
         )
+        graded = [one for group in groups for one in _grade(group)]
+        if not graded:
+            return numbers
+        rng.shuffle(graded)
+        rate = self._set_learning_rate(moment)
+        parts = _split(graded, self._settings.minibatches)
+        packed = self._tell_apart([self._packs(part, moment.version) for part in parts])
+        done = [outcome for part, packs in zip(parts, packed, strict=True) if (outcome := self._minibatch(part, packs))]
+        if len(done) < len(parts):
+            log.warning("minibatches_not_finite", step=moment.version, skipped=len(parts) - len(done), of=len(parts))
+        means = {name: _mean([tallies[name] for tallies in done]) for name in _MEANS}
+        trained = sum(one.length for one in graded)
+        return numbers.model_copy(update={"trained_tokens": trained, "learning_rate": rate, **means})
 
-    def _prox(self, ids: torch.Tensor) -> torch.Tensor:
-        if self._settings.loss.kind in ("a3po", "naive"):  # which do without
-            return torch.zeros(len(ids), ids.shape[1] - 1)
-        with torch.no_grad():
-            return token_logprobs(self._model, ids)
+    def _packs(self, samples: Sequence[Graded], version: int) -> list[Pack]:
+        """Return this rank's passes. All ranks have equally many, as each pass is one of all: some may be empty."""
+        passes = [layouts(hand, self._settings.micro_batch_tokens) for hand in deal(samples, self._ranks.data_ranks)]
+        own, most = passes[self._ranks.data_rank], max(map(len, passes))
+        return [make_pack(rows, version, self._ranks.device) for rows in [*own, *[[]] * (most - len(own))]]
 
-    def _minibatch(self, ids: torch.Tensor, batch: PolicyBatch, rows: torch.Tensor) -> tuple[Loss, float] | None:
+    def _tell_apart(self, packed: list[list[Pack]]) -> list[list[Pack]]:
+        """Add what other policies say of the tokens: the one at the step's start, and the reference.
+
+        The first minibatch starts from the very weights that the step does: its own logprobs are those.
+        """
+        policy, reference = self._state.policy, self._state.reference
+        told = []
+        for number, packs in enumerate(packed):
+            prox = policy if number and self._settings.recomputes_prox else None
+            told.append([_with(_with(pack, "prox", prox), "reference", reference) for pack in packs])
+        return told
+
+    def _minibatch(self, samples: Sequence[Graded], packs: list[Pack]) -> dict[str, float] | None:
         """Move the policy; return None, and leave it as it is, when a number of the loss or its gradient is not finite.
 
         Clipping is no help there: it makes every gradient NaN, and the update every weight.
         """
-        loss = policy_loss(token_logprobs(self._model, ids[rows]), batch.rows(rows), self._settings.loss)
-        self._optimizer.zero_grad()
-        loss.value.backward()  # type: ignore[no-untyped-call]
-        norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._settings.max_grad_norm))
-        if not all(map(math.isfinite, (norm, float(loss.value.detach()), loss.prox_kl))):
-            self._optimizer.zero_grad()
-            return None
-        self._optimizer.step()
-        return loss, norm
+        state, tokens = self._state, sum(len(one.sample.tokens) for one in samples)
+        tallies = torch.zeros(len(TALLIES), dtype=torch.float64)
+        for number, pack in enumerate(packs):
+            only_last_syncs(state.policy, number == len(packs) - 1)
+            logprobs, entropy = state.policy(pack)
+            loss = policy_loss(logprobs, entropy, pack.tokens, self._settings)
+            # FSDP2 averages over ranks; the mean is over the tokens of all of them.
+            (loss.value * (self._ranks.data_ranks / tokens)).backward()  # type: ignore[no-untyped-call]
+            tallies += loss.tallies.cpu()
+        gradients = state.gradients()
+        squares = _squares(gradients) if gradients else torch.zeros(())
+        copies = self._ranks.size / self._ranks.data_ranks
+        total = self._ranks.sum(torch.cat([tallies / copies, squares.double().cpu()[None] / self._ranks.size]))
+        norm = math.sqrt(max(0.0, float(total[-1]))) if bool(total.isfinite().all()) else math.nan
+        if math.isfinite(norm):
+            self._clip([gradient for gradient, _ in gradients], norm)
+            state.optimizer.step()
+        state.forget_gradients()
+        means = [*(total[:-1] / tokens).tolist(), norm]
+        return dict(zip(_MEANS, means, strict=True)) if math.isfinite(norm) else None
 
-    def _split(self, count: int) -> tuple[torch.Tensor, ...]:
-        return torch.arange(count).chunk(min(self._settings.minibatches, count))
+    def _clip(self, gradients: list[torch.Tensor], norm: float) -> None:
+        scale = self._settings.max_grad_norm / (norm + _CLIP_FLOOR)
+        if scale < 1:
+            torch._foreach_mul_(gradients, scale)
 
-    def _set_learning_rate(self, step: int) -> None:
-        rate = self._settings.learning_rate * min(1.0, (step + 1) / self._settings.ramp_steps)
-        for group in self._optimizer.param_groups:
+    def _set_learning_rate(self, moment: Moment) -> float:
+        rate = self._settings.learning_rate * self._settings.rate_at(moment.version, moment.steps)
+        for group in self._state.optimizer.param_groups:
             group["lr"] = rate
+        return rate
 
 
-def _grade(group: Group) -> list[tuple[Sample, float]]:
+def _squares(gradients: list[tuple[torch.Tensor, int]]) -> torch.Tensor:
+    """Return this rank's squared norm so that the mean over ranks is the whole's: what is cut counts once for each."""
+    norms = torch._foreach_norm([gradient for gradient, _ in gradients])
+    return torch.stack(
+        [norm.double().square() * spread for norm, (_, spread) in zip(norms, gradients, strict=True)]
+    ).sum()
+
+
+@torch.no_grad()
+def _with(pack: Pack, name: str, policy: Policy | None) -> Pack:
+    """Return the pack with the logprobs of a policy."""
+    if policy is None:
+        return pack
+    return replace(pack, tokens=replace(pack.tokens, **{name: policy(pack)[0]}))
+
+
+def _grade(group: Group) -> list[Graded]:
     """Pair samples with their advantages; a group in which all earned the same has nothing to teach."""
     advantages = group_advantages(torch.tensor([sample.reward for sample in group.samples])).tolist()
-    return list(zip(group.samples, advantages, strict=True)) if any(advantages) else []
+    return [Graded(*pair) for pair in zip(group.samples, advantages, strict=True)] if any(advantages) else []
 
 
-def _policy_batch(graded: list[tuple[Sample, float]], prox: torch.Tensor, version: int) -> PolicyBatch:
-    """Lay behaviour logprobs and advantages over the response tokens; column t is about token t + 1."""
-    behave, advantages, age, mask = (torch.zeros_like(prox) for _ in range(4))
-    for row, (sample, advantage) in enumerate(graded):
-        start = len(sample.prompt_ids) - 1
-        span = slice(start, start + len(sample.tokens))
-        behave[row, span] = torch.tensor(sample.logprobs)
-        advantages[row, span] = advantage
-        age[row, span] = version - torch.tensor(sample.versions)
-        mask[row, span] = 1.0
-    return PolicyBatch(behave=behave, prox=prox, advantages=advantages, mask=mask, age=age)
+def _split(graded: list[Graded], minibatches: int) -> list[list[Graded]]:
+    size = -(-len(graded) // min(minibatches, len(graded)))
+    return [graded[start : start + size] for start in range(0, len(graded), size)]
 
 
 def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    return sum(values) / len(values) if values else 0.0

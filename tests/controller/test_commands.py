@@ -126,6 +126,10 @@ def test_machines_that_share_no_folder_meet_in_the_runs_store(
     assert spec.notice in ("", slot.offer_id.partition("/")[0])
     assert spec.private_env == ("AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY")
     assert spec.emulation is None
+    offer = seen.market.offer(slot.offer_id)
+    assert offer is not None
+    if slot.role is Role.TRAINER:  # a rank for each GPU, and what it can
+        assert (spec.ranks, spec.rank_tflops) == (offer.gpu_count, seen.market.gpus[offer.gpu].bf16_tflops)
 
 
 def test_only_the_head_can_prove_that_it_is_and_no_secret_is_in_a_file(

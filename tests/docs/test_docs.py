@@ -17,6 +17,7 @@ from hexcloud.cli import app, main
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.task import TaskSpec
+from hexcloud.domain.training import TrainingSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SCOPE.md")] + sorted((ROOT / "docs").rglob("*.md"))
@@ -27,6 +28,7 @@ SAFE = ("plan", "catalog", "status", "--help")
 """Commands that rent nothing and end at once."""
 MODELS: dict[str, type[BaseModel]] = {
     "run.yaml": RunSpec,
+    "Training": TrainingSpec,
     "Tasks": TaskSpec,
     "Policies": Policy,
     "Schedules": ReplanSchedule,
@@ -71,6 +73,8 @@ def spelt(default: object) -> str:
             return f"{{every: {default.every}}}"
         case TaskSpec():
             return default.name
+        case TrainingSpec():
+            return "{}"
     return str(default)
 
 

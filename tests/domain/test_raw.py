@@ -10,6 +10,7 @@ from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.messages import Batch, Submission
 from hexcloud.domain.raw import SealedSample, opened, pack_batch, pack_submission, parse_batch, parse_submission
 from hexcloud.domain.sample import Group, Sample
+from hexcloud.domain.world import World
 
 NUMBER = st.integers(-(2**31), 2**31 - 1)
 LOGPROB = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -52,7 +53,10 @@ def test_a_submission_arrives_as_it_was_sent(made: list[Sample], node: str) -> N
 @given(made=st.lists(st.lists(samples(), max_size=3), max_size=3), flags=st.tuples(*[st.booleans()] * 3))
 def test_a_batch_arrives_as_it_was_sent(made: list[list[Sample]], flags: tuple[bool, bool, bool]) -> None:
     groups = tuple(Group(id=GroupId(place), samples=tuple(some)) for place, some in enumerate(made))
-    message = Batch(version=3, groups=groups, done=flags[0], checkpoint=flags[1], rewrite=flags[2])
+    world = World(generation=2, nodes=(NodeId("a"), NodeId("b")), store="h:1")
+    message = Batch(
+        version=3, groups=groups, cursor=7, done=flags[0], checkpoint=flags[1], rewrite=flags[2], world=world
+    )
     assert parse_batch(pack_batch(message)) == message
     sealed = tuple(
         Group(

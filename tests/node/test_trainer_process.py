@@ -7,12 +7,12 @@ import psutil
 import pytest
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.node.trainer_process import LAST_WORDS_S, MAX_RESTARTS, TrainerProcess
+from hexcloud.node.trainer_process import LAST_WORDS_S, MAX_RESTARTS, TrainerProcess, Way
 from hexcloud.runtime.coordinator import Coordinator
 
 
 def trainer_running(coordinator: Coordinator, directory: Path, code: str) -> TrainerProcess:
-    return TrainerProcess(coordinator, "http://127.0.0.1:1", "token", directory, (sys.executable, "-c", code))
+    return TrainerProcess(coordinator, Way("http://127.0.0.1:1", "token"), directory, (sys.executable, "-c", code))
 
 
 def test_a_trainer_that_dies_is_restarted_and_given_up_in_the_end(coordinator: Coordinator, tmp_path: Path) -> None:

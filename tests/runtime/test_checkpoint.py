@@ -1,113 +1,126 @@
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
-from hexcloud.domain.lease import GroupId, LeaseId
-from hexcloud.domain.sample import Group, Sample
-from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoint
-from hexcloud.runtime.checkpoint_index import newest_checkpoint
-from hexcloud.runtime.tasks import SORT_DIGITS
-from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_step import StepSettings, TrainingStep, make_optimizer
+from hexcloud.domain.training import LayoutKind, TrainingSpec
+from hexcloud.runtime.checkpoint import Counters, config_at, load_checkpoint, save_checkpoint
+from hexcloud.runtime.checkpoint_index import CheckpointInfo, newest_checkpoint
+from hexcloud.runtime.trainer_layout import Formation
+from hexcloud.runtime.trainer_model import config_of
+from hexcloud.runtime.trainer_ranks import Ranks
+from hexcloud.runtime.trainer_state import TrainingState
+from hexcloud.runtime.trainer_step import Moment, TrainingStep
+from tests.runtime.training import ALONE, act, groups_of, right_and_wrong, small_model, state_of
 
 COUNTERS = Counters(epoch=0, version=3, trained_samples=24, accuracy_before=0.25)
+SETTINGS = TrainingSpec(ramp_steps=1)
+ONE = Ranks(0, ALONE)
 
 
-def group(seed: int) -> Group:
-    """Four samples of one prompt; only the first is right. Behaviour logprobs are made up."""
-    prompt, response = SORT_DIGITS.demonstration(random.Random(seed))
-    samples = tuple(
-        Sample(
-            lease=LeaseId(f"{seed}.{index}"),
-            attempt=0,
-            group=GroupId(seed),
-            index=index,
-            epoch=0,
-            prompt_ids=prompt,
-            tokens=response[index:],
-            logprobs=(-3.0,) * len(response[index:]),
-            versions=(0,) * len(response[index:]),
-            reward=float(index == 0),
-        )
-        for index in range(2)
-    )
-    return Group(id=GroupId(seed), samples=samples)
+def train(state: TrainingState, versions: range, ranks: Ranks = ONE, settings: TrainingSpec = SETTINGS) -> None:
+    step, model = TrainingStep(state, ranks, settings), small_model(4)
+    for version in versions:
+        step.run(groups_of(model, right_and_wrong(2), drift=0.2), Moment(version, 10), random.Random(version))
 
 
-def trainer(seed: int) -> tuple[PreTrainedModel, torch.optim.Optimizer, TrainingStep]:
-    model, settings = build_model(SORT_DIGITS, seed), StepSettings()
-    optimizer = make_optimizer(model, settings)
-    return model, optimizer, TrainingStep(model, optimizer, settings)
+def write(folder: Path, version: int = 3, state: TrainingState | None = None) -> CheckpointInfo:
+    counters = COUNTERS.model_copy(update={"version": version})
+    return save_checkpoint(folder, counters, state or state_of(small_model(), SETTINGS), ONE)
 
 
-def train(step: TrainingStep, steps: range) -> None:
-    for number in steps:
-        step.run((group(number),), number, random.Random(number))
+def read(info: CheckpointInfo, settings: TrainingSpec = SETTINGS) -> TrainingState:
+    state = state_of(small_model(5), settings)
+    load_checkpoint(info, state, ONE)
+    return state
 
 
 def test_a_resumed_trainer_goes_on_exactly_like_one_that_never_stopped(tmp_path: Path) -> None:
-    model, optimizer, step = trainer(seed=1)
-    train(step, range(3))
-    info = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
+    state = state_of(small_model(), SETTINGS)
+    train(state, range(3))
+    info = write(tmp_path, state=state)
     drawn = torch.rand(3)
-    train(step, range(3, 6))
+    train(state, range(3, 6))
 
-    again, optimizer_again, step_again = trainer(seed=2)
-    assert load_checkpoint(info, again, optimizer_again) == COUNTERS
+    again = state_of(small_model(5), SETTINGS)
+    assert load_checkpoint(info, again, ONE) == COUNTERS
     assert torch.equal(torch.rand(3), drawn)
-    train(step_again, range(3, 6))
-    for (name, one), (_, other) in zip(model.named_parameters(), again.named_parameters(), strict=True):
-        assert torch.equal(one, other), name
+    train(again, range(3, 6))
+    for name, part in state.buffers().items():
+        assert torch.equal(again.buffers()[name], part), name
+    assert again.updates == state.updates == 24
 
 
-def test_a_fresh_optimizer_can_be_saved_and_loaded(tmp_path: Path) -> None:
-    model, optimizer, _ = trainer(seed=1)
-    info = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
-    again, optimizer_again, step_again = trainer(seed=2)
-    load_checkpoint(info, again, optimizer_again)
-    train(step_again, range(1))
+def test_a_fresh_optimizer_can_be_saved_and_loaded_and_the_head_stays_tied(tmp_path: Path) -> None:
+    state = read(write(tmp_path))
+    train(state, range(1))
+    assert state.policy.model.lm_head.weight is state.policy.model.model.embed_tokens.weight
 
 
-def test_the_head_stays_tied_after_loading(tmp_path: Path) -> None:
-    model, optimizer, _ = trainer(seed=1)
-    info = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
-    again, optimizer_again, _ = trainer(seed=2)
-    load_checkpoint(info, again, optimizer_again)
-    assert again.lm_head.weight is again.model.embed_tokens.weight
+def test_the_configuration_of_the_model_is_kept(tmp_path: Path) -> None:
+    assert config_at(write(tmp_path))["hidden_size"] == config_of(small_model())["hidden_size"] == 64
 
 
-@pytest.mark.parametrize("victim", ["__0_0.distcp", ".metadata", "counters.json"])
+def test_a_reference_comes_back(tmp_path: Path) -> None:
+    settings = TrainingSpec(kl_weight=0.1)
+    state = state_of(small_model(), settings)
+    train(state, range(1), settings=settings)
+    again = read(write(tmp_path, state=state), settings)
+    assert again.reference is not None
+    assert torch.equal(again.reference.model.lm_head.weight, small_model().lm_head.weight)
+
+
+@pytest.mark.parametrize("victim", ["__0_0.distcp", ".metadata", "counters.json", "config.json"])
 def test_a_torn_checkpoint_is_refused_before_it_is_unpickled_and_the_one_before_serves(
     tmp_path: Path, victim: str
 ) -> None:
-    model, optimizer, _ = trainer(seed=1)
-    good = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
-    torn = save_checkpoint(tmp_path, COUNTERS.model_copy(update={"version": 4}), model, optimizer)
+    good, torn = write(tmp_path), write(tmp_path, 4)
     (path,) = torn.path.rglob(victim)
     content = path.read_bytes()
     middle = len(content) // 2
     path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
     with pytest.raises(EngineError, match="torn"):
-        load_checkpoint(torn, model, optimizer)
+        read(torn)
     assert newest_checkpoint(tmp_path) == good
 
 
 def test_only_the_last_two_are_kept(tmp_path: Path) -> None:
-    model, optimizer, _ = trainer(seed=1)
     for version in range(4):
-        save_checkpoint(tmp_path, COUNTERS.model_copy(update={"version": version}), model, optimizer)
+        write(tmp_path, version)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0-2", "0-3"]
 
 
 def test_a_torn_checkpoint_makes_room_for_one_of_its_name_and_a_whole_one_does_not(tmp_path: Path) -> None:
-    model, optimizer, _ = trainer(seed=1)
-    info = save_checkpoint(tmp_path, COUNTERS, model, optimizer)
+    info = write(tmp_path)
     with pytest.raises(FileExistsError):
-        save_checkpoint(tmp_path, COUNTERS, model, optimizer)
+        write(tmp_path)
     (info.path / "counters.json").write_text("{")
-    assert save_checkpoint(tmp_path, COUNTERS, model, optimizer) == info
-    assert load_checkpoint(info, model, optimizer) == COUNTERS
+    assert write(tmp_path) == info
+    read(info)
+
+
+def _save(ranks: Ranks, folder: Path, settings: TrainingSpec) -> None:
+    state = state_of(small_model(), settings, ranks)
+    train(state, range(2), ranks, settings)
+    save_checkpoint(folder, COUNTERS, state, ranks)
+
+
+def _load(ranks: Ranks, folder: Path, settings: TrainingSpec) -> None:
+    info = newest_checkpoint(folder)
+    assert info is not None
+    state, alone = state_of(small_model(5), settings, ranks), read(info)
+    assert load_checkpoint(info, state, ranks) == COUNTERS
+    assert state.updates == alone.updates == 8
+    weights = dict(alone.weights())
+    assert all(torch.equal(weight, weights[name]) for name, weight in state.weights())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LayoutKind)
+def test_what_some_ranks_saved_loads_into_any_number_of_them(kind: LayoutKind, tmp_path: Path) -> None:
+    settings = TrainingSpec(ramp_steps=1, layout=kind)
+    act(partial(_save, folder=tmp_path, settings=settings), Formation(kind, 2, 2), settings, tmp_path)
+    act(partial(_load, folder=tmp_path, settings=settings), Formation(kind, 3, 1), settings, tmp_path)

@@ -202,14 +202,14 @@ def test_a_worker_without_weights_is_told_to_load(desk: Desk) -> None:
 
 
 def test_a_batch_is_what_was_generated_and_the_same_until_it_is_published(desk: Desk) -> None:
-    assert desk.batch() == Batch(version=0)
+    assert (desk.batch().version, desk.batch().groups) == (0, ())
     leases = desk.ask(4).leases
     desk.submit(leases)
     batch = desk.batch()
     assert {sample.lease for group in batch.groups for sample in group.samples} == {lease.id for lease in leases}
     assert desk.batch() == batch
     desk.publish(1)
-    assert desk.batch() == Batch(version=1)
+    assert (desk.batch().version, desk.batch().groups) == (1, ())
 
 
 def test_a_long_poll_ends_as_soon_as_the_batch_is_there(desk: Desk) -> None:

@@ -192,6 +192,7 @@ ROUTES = [
             "/links",
             "/publish",
             "/evaluation",
+            "/rendezvous",
             "/finish",
             "/control/renew",
             "/control/admit",

@@ -1,99 +1,142 @@
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 import torch
 
-from hexcloud.runtime.loss import LossSettings, PolicyBatch, group_advantages, policy_loss
+from hexcloud.domain.training import LossKind, TrainingSpec
+from hexcloud.runtime.loss import TALLIES, Loss, Tokens, group_advantages, policy_loss
 
-SETTINGS = LossSettings()
-SHAPE = (5, 7)
+SETTINGS = TrainingSpec()
+COUNT = 35
 
 
-def random_batch(seed: int, drift: float = 0.5) -> tuple[torch.Tensor, PolicyBatch]:
+def random_tokens(seed: int, drift: float = 0.5) -> tuple[torch.Tensor, Tokens]:
     generator = torch.Generator().manual_seed(seed)
 
     def noise() -> torch.Tensor:
-        return torch.randn(SHAPE, generator=generator, dtype=torch.float64) * drift
+        return torch.randn(COUNT, generator=generator, dtype=torch.float64) * drift
 
-    behave = -torch.rand(SHAPE, generator=generator, dtype=torch.float64) * 3
+    behave = -torch.rand(COUNT, generator=generator, dtype=torch.float64) * 3
     prox = behave + noise()
     logprobs = (prox + noise()).requires_grad_()
-    mask = (torch.rand(SHAPE, generator=generator) < 0.7).double()
-    return logprobs, PolicyBatch(behave=behave, prox=prox, advantages=noise() * 2, mask=mask)
+    age = torch.randint(0, 4, (COUNT,), generator=generator).double()
+    return logprobs, Tokens(behave=behave, prox=prox, advantages=noise() * 2, age=age, reference=behave + noise())
 
 
-def objective(theta: float, prox: float, behave: float, advantage: float) -> float:
-    """One token, straight from the paper."""
-    weight, ratio = math.exp(prox - behave), math.exp(theta - prox)
-    if weight > SETTINGS.behave_cap:
+def loss_of(logprobs: torch.Tensor, tokens: Tokens, settings: TrainingSpec = SETTINGS) -> Loss:
+    return policy_loss(logprobs, torch.zeros_like(logprobs), tokens, settings)
+
+
+def told(loss: Loss) -> dict[str, float]:
+    return dict(zip(TALLIES, (loss.tallies / COUNT).tolist(), strict=True))
+
+
+def objective(theta: float, anchor: float, weight: float, advantage: float) -> float:
+    """One token, straight from the papers."""
+    if weight > SETTINGS.importance_cap:
         return 0.0
+    ratio = math.exp(theta - anchor)
     clipped = min(max(ratio, 1 - SETTINGS.clip), 1 + SETTINGS.clip)
     return weight * min(ratio * advantage, clipped * advantage)
 
 
-@pytest.mark.parametrize("seed", range(5))
+def anchor_and_weight(kind: LossKind, theta: float, prox: float, behave: float, age: float) -> tuple[float, float]:
+    if kind is LossKind.NAIVE:
+        return behave, 1.0
+    if kind is LossKind.UNCORRECTED:
+        return prox, 1.0
+    if kind is LossKind.A3PO:  # version v, made by b = v - age; theta is on its way to v + 1
+        prox = behave + age / (age + 1) * (theta - behave)
+    return prox, math.exp(prox - behave)
+
+
+@pytest.mark.parametrize("kind", LossKind)
 @pytest.mark.parametrize("drift", [0.1, 1.5])
-def test_the_loss_is_the_formula_averaged_over_response_tokens(seed: int, drift: float) -> None:
-    logprobs, batch = random_batch(seed, drift)
-    total, count = 0.0, 0
-    for row in range(SHAPE[0]):
-        for token in range(SHAPE[1]):
-            if batch.mask[row, token]:
-                parts = (logprobs.detach(), batch.prox, batch.behave, batch.advantages)
-                total += objective(*(float(part[row, token]) for part in parts))
-                count += 1
-    assert float(policy_loss(logprobs, batch, SETTINGS).value.detach()) == pytest.approx(-total / count)
+def test_the_loss_is_the_formula_summed_over_tokens(kind: LossKind, drift: float) -> None:
+    logprobs, tokens = random_tokens(1, drift)
+    assert tokens.prox is not None and tokens.reference is not None
+    rows = zip(
+        *(row.tolist() for row in (logprobs, tokens.prox, tokens.behave, tokens.age, tokens.advantages)), strict=True
+    )
+    total = 0.0
+    for theta, prox, behave, age, advantage in rows:
+        total += objective(theta, *anchor_and_weight(kind, theta, prox, behave, age), advantage)
+    settings = SETTINGS.model_copy(update={"loss": kind})
+    assert float(loss_of(logprobs, tokens, settings).value.detach()) == pytest.approx(-total)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_gradient_agrees_with_finite_differences(seed: int) -> None:
-    logprobs, batch = random_batch(seed)
-    assert torch.autograd.gradcheck(lambda x: policy_loss(x, batch, SETTINGS).value, (logprobs,), eps=1e-7)
+@pytest.mark.parametrize("kind", [LossKind.DECOUPLED, LossKind.NAIVE, LossKind.UNCORRECTED])
+def test_the_gradient_agrees_with_finite_differences(kind: LossKind) -> None:
+    logprobs, tokens = random_tokens(2)
+    settings = SETTINGS.model_copy(update={"loss": kind, "kl_weight": 0.3})
+    assert torch.autograd.gradcheck(lambda x: loss_of(x, tokens, settings).value, (logprobs,), eps=1e-7)
 
 
-def test_prompt_and_padding_get_no_gradient() -> None:
-    logprobs, batch = random_batch(1)
-    (gradient,) = torch.autograd.grad(policy_loss(logprobs, batch, SETTINGS).value, logprobs)
-    assert torch.all(gradient[batch.mask == 0] == 0)
+def test_a3po_holds_its_anchor_still_in_the_gradient() -> None:
+    logprobs, tokens = random_tokens(2, drift=0.05)
+    settings = SETTINGS.model_copy(update={"loss": LossKind.A3PO})
+    anchor = tokens.behave + tokens.age / (tokens.age + 1) * (logprobs.detach() - tokens.behave)
+    (ours,) = torch.autograd.grad(loss_of(logprobs, tokens, settings).value, logprobs)
+    (wanted,) = torch.autograd.grad(loss_of(logprobs, replace(tokens, prox=anchor)).value, logprobs)
+    assert torch.allclose(ours, wanted)
 
 
-def test_without_drift_between_prox_and_behave_it_is_naive_ppo() -> None:
-    logprobs, batch = random_batch(2)
-    fresh = PolicyBatch(batch.prox, batch.prox, batch.advantages, batch.mask)
-    ratio = torch.exp(logprobs - batch.prox)
-    surrogate = torch.minimum(ratio * batch.advantages, ratio.clamp(0.8, 1.2) * batch.advantages)
-    naive = -(surrogate * batch.mask).sum() / batch.mask.sum()
-    loss = policy_loss(logprobs, fresh, SETTINGS)
-    assert torch.allclose(loss.value, naive)
-    (ours,), (theirs,) = (torch.autograd.grad(value, logprobs) for value in (loss.value, naive))
-    assert torch.allclose(ours, theirs)
+def test_fresh_tokens_make_all_corrected_kinds_naive_ppo() -> None:
+    logprobs, tokens = random_tokens(2)
+    fresh = replace(tokens, prox=tokens.behave, age=torch.zeros(COUNT))
+    values = [
+        float(loss_of(logprobs, fresh, SETTINGS.model_copy(update={"loss": kind})).value.detach()) for kind in LossKind
+    ]
+    assert values == pytest.approx([values[0]] * len(values))
 
 
 def test_on_policy_the_gradient_is_reinforce() -> None:
-    _, batch = random_batch(3)
-    logprobs = batch.prox.clone().requires_grad_()
-    fresh = PolicyBatch(batch.prox, batch.prox, batch.advantages, batch.mask)
-    (gradient,) = torch.autograd.grad(policy_loss(logprobs, fresh, SETTINGS).value, logprobs)
-    assert torch.allclose(gradient, -batch.advantages * batch.mask / batch.mask.sum())
+    _, tokens = random_tokens(3)
+    assert tokens.prox is not None
+    logprobs = tokens.prox.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(loss_of(logprobs, replace(tokens, behave=tokens.prox)).value, logprobs)
+    assert torch.allclose(gradient, -tokens.advantages)
+
+
+def test_without_prox_the_policy_itself_is_the_anchor() -> None:
+    logprobs, tokens = random_tokens(3)
+    ours = loss_of(logprobs, replace(tokens, prox=None))
+    theirs = loss_of(logprobs, replace(tokens, prox=logprobs.detach()))
+    (a,), (b,) = (torch.autograd.grad(loss.value, logprobs) for loss in (ours, theirs))
+    assert torch.equal(a, b)
 
 
 def test_tokens_over_the_cap_are_dropped_not_capped() -> None:
-    behave = torch.tensor([[-12.0, -1.0]])
-    prox = torch.tensor([[-1.0, -1.0]])
+    prox = torch.tensor([-1.0, -1.0])
     logprobs = prox.clone().requires_grad_()
-    batch = PolicyBatch(behave, prox, torch.ones(1, 2), torch.ones(1, 2))
-    (gradient,) = torch.autograd.grad(policy_loss(logprobs, batch, SETTINGS).value, logprobs)
-    assert gradient.tolist() == [[0.0, -0.5]]
+    tokens = Tokens(behave=torch.tensor([-12.0, -1.0]), prox=prox, advantages=torch.ones(2), age=torch.zeros(2))
+    loss = loss_of(logprobs, tokens)
+    (gradient,) = torch.autograd.grad(loss.value, logprobs)
+    assert gradient.tolist() == [0.0, -1.0]
+    named = dict(zip(TALLIES, loss.tallies.tolist(), strict=True))
+    assert (named["importance"], named["importance_dropped"]) == (1.0, 1.0)
+
+
+def test_the_kl_estimate_is_zero_only_at_the_reference() -> None:
+    logprobs, tokens = random_tokens(4)
+    weighted = SETTINGS.model_copy(update={"kl_weight": 1.0})
+    assert told(loss_of(logprobs, tokens, weighted))["kl"] > 0
+    assert told(loss_of(logprobs, replace(tokens, reference=logprobs.detach()), weighted))["kl"] == 0
+    assert told(loss_of(logprobs, replace(tokens, reference=None), weighted))["kl"] == 0
 
 
 def test_diagnostics_count_stopped_tokens_and_drift() -> None:
-    prox = torch.full((1, 4), -2.0)
-    logprobs = prox + torch.tensor([[0.5, 0.5, -0.5, 0.0]])
-    advantages = torch.tensor([[1.0, -1.0, -1.0, 1.0]])
-    loss = policy_loss(logprobs, PolicyBatch(prox + 0.25, prox, advantages, torch.ones(1, 4)), SETTINGS)
-    assert loss.clip_fraction == 0.5  # up with a gain, and down with a loss; up with a loss is not stopped
-    assert loss.prox_kl == pytest.approx(0.25)
+    prox = torch.full((4,), -2.0)
+    logprobs = prox + torch.tensor([0.5, 0.5, -0.5, 0.0])
+    advantages = torch.tensor([1.0, -1.0, -1.0, 1.0])
+    tokens = Tokens(behave=prox + 0.25, prox=prox, advantages=advantages, age=torch.tensor([0.0, 1.0, 2.0, 1.0]))
+    named = dict(zip(TALLIES, (loss_of(logprobs, tokens).tallies / 4).tolist(), strict=True))
+    assert named["clip_fraction"] == 0.5  # up with a gain, and down with a loss; up with a loss is not stopped
+    assert named["prox_kl"] == pytest.approx(0.25)
+    assert named["importance"] == pytest.approx(math.exp(-0.25))
+    assert named["token_age"] == 1.0
 
 
 def test_advantages_are_standard_scores_within_the_group() -> None:

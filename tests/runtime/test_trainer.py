@@ -21,6 +21,7 @@ from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import LeaseGrant, LeaseRequest, Register, StopRequest, Submission
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
+from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator
@@ -30,7 +31,8 @@ from hexcloud.runtime.coordinator_start import Start
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer import EXIT_TERMINATED
 from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_step import StepSettings, make_optimizer
+from hexcloud.runtime.trainer_ranks import Ranks
+from tests.runtime.training import ALONE, state_of
 
 STEPS, BATCH, GROUP, RATE = 5, 16, 4, 64.0
 WORKER = NodeId("r.rollout-0.0")
@@ -114,9 +116,9 @@ def spec_of(folder: Path) -> NodeSpec:
 
 def be_warm(run_dir: Path) -> None:
     """Leave a checkpoint of version 0: it spares the process its warm start."""
-    model = build_model(SORT_DIGITS, seed=0)
+    state = state_of(build_model(SORT_DIGITS, seed=0), TrainingSpec())
     counters = Counters(epoch=0, version=0, trained_samples=0, accuracy_before=0.25)
-    save_checkpoint(run_dir, counters, model, make_optimizer(model, StepSettings()))
+    save_checkpoint(run_dir, counters, state, Ranks(0, ALONE))
 
 
 @asynccontextmanager

@@ -1,0 +1,106 @@
+"""TrainingSpec: how the policy is trained; `training:` of run.yaml."""
+
+from enum import StrEnum
+from math import cos, pi
+
+from pydantic import Field, model_validator
+
+from hexcloud.domain.frozen import Frozen
+
+
+class LossKind(StrEnum):
+    """What stands in for the policy that made a sample, and whether its age is corrected for."""
+
+    DECOUPLED = "decoupled"
+    """Trust region around the policy at the start of the step, recomputed; behaviour corrected for by a weight."""
+    A3PO = "a3po"
+    """The same without the forward pass: that policy is interpolated between behaviour and current policy."""
+    NAIVE = "naive"
+    """PPO as if the behaviour policy were the one at the start of the step: ratio and trust region lie around it."""
+    UNCORRECTED = "uncorrected"
+    """Stale samples are taken as on-policy. For comparison only: it forgets what it knows when samples are old."""
+
+
+class Decay(StrEnum):
+    """What the learning rate does after its ramp."""
+
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
+class Precision(StrEnum):
+    """Type of activations and of the weights they meet; optimizer and gradient sums are fp32 in both."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+class LayoutKind(StrEnum):
+    """How weights, gradients and moments spread over the ranks."""
+
+    FSDP = "fsdp"
+    """Sharded over all ranks."""
+    HSDP = "hsdp"
+    """Sharded inside each machine, a copy on every machine."""
+    TP = "tp"
+    """Tensor parallel inside each machine, sharded over machines."""
+
+
+class TrainingSpec(Frozen):
+    """The trainer's settings. The defaults hold on the default task at staleness 0 to 8 (measured)."""
+
+    learning_rate: float = Field(default=1e-4, gt=0)
+    ramp_steps: int = Field(default=10, gt=0)
+    """Adam's first estimates are noisy: the rate grows to its value over this many steps."""
+    decay: Decay = Decay.CONSTANT
+    decay_to: float = Field(default=0.1, ge=0, le=1)
+    """Share of the learning rate that is left at the run's last step."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    minibatches: int = Field(default=4, gt=0)
+    """Updates per step."""
+    loss: LossKind = LossKind.DECOUPLED
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    """Half the width of the trust region."""
+    importance_cap: float = Field(default=5.0, gt=1)
+    """Tokens whose importance weight is above this are dropped: single stale tokens drift by up to 11 nats."""
+    kl_weight: float = Field(default=0.0, ge=0)
+    """Weight of KL(policy, reference) in the loss; 0: no reference is kept."""
+    reference: str | None = None
+    """Hugging Face folder of the frozen reference on the trainer's head; null: the policy as RL begins."""
+    micro_batch_tokens: int = Field(default=8192, gt=0)
+    """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own."""
+    precision: Precision = Precision.FP32
+    activation_checkpointing: bool = False
+    """Recompute a layer's activations in the backward pass instead of keeping them."""
+    layout: LayoutKind = LayoutKind.FSDP
+    ranks: int | None = Field(default=None, gt=0)
+    """Processes on each machine of the trainer; null: one for each GPU, and one where machines are emulated."""
+
+    @model_validator(mode="after")
+    def _reference_is_used(self) -> "TrainingSpec":
+        if self.reference is not None and not self.kl_weight:
+            raise ValueError("a reference is only used with kl_weight above 0; set it, or leave the reference out")
+        return self
+
+    @property
+    def recomputes_prox(self) -> bool:
+        """Does a step begin with a forward pass for the policy at its start?"""
+        return self.loss in {LossKind.DECOUPLED, LossKind.UNCORRECTED}
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Return the share of the learning rate at a step, counted from 0, of a run of `steps`."""
+        if step < self.ramp_steps:
+            return (step + 1) / self.ramp_steps
+        done = min(1.0, (step - self.ramp_steps) / max(1, steps - 1 - self.ramp_steps))
+        return self.decay_to + (1 - self.decay_to) * _left(self.decay, done)
+
+
+def _left(decay: Decay, done: float) -> float:
+    """Return what a decay leaves of its range, 1 to 0, when this share of it is done."""
+    if decay is Decay.CONSTANT:
+        return 1.0
+    if decay is Decay.LINEAR:
+        return 1.0 - done
+    return (1.0 + cos(pi * done)) / 2.0

@@ -1,0 +1,168 @@
+"""Policy: a Hugging Face causal decoder as one module that tells logprobs, on one rank or sharded over many (FSDP2).
+
+A policy is built without weights, module by module, so no rank ever has room for more than its share and one layer;
+its weights then come from whoever has them (trainer_resize.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from hexcloud.domain.errors import EngineError
+from hexcloud.domain.training import LayoutKind, Precision, TrainingSpec
+from hexcloud.runtime.trainer_layout import COLUMN_PARALLEL, ROW_PARALLEL
+from hexcloud.runtime.trainer_pack import Pack
+
+
+class Policy(nn.Module):
+    """Tells what a pack's response tokens are worth to the model."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The decoder's layers."""
+        return cast(nn.ModuleList, self.model.base_model.layers)
+
+    def forward(self, pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return logprob and entropy [tokens] of every response token, fp32, nats. The entropy has no gradient."""
+        hidden = self.model.base_model(
+            input_ids=pack.ids, position_ids=pack.positions, attention_mask=pack.mask, use_cache=False
+        ).last_hidden_state
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden.flatten(0, 1)[pack.places])
+        every = logits.float().log_softmax(-1)
+        with torch.no_grad():
+            entropy = -(every.exp() * every).sum(-1)
+        # A sum over one column: FSDP2 wants no view.
+        return every.gather(1, pack.targets[:, None]).sum(1), entropy
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a policy is built."""
+
+    config: dict[str, object]
+    """What `config.json` says."""
+    settings: TrainingSpec
+    device: str = "cpu"
+
+
+def build_policy(form: Form, mesh: DeviceMesh | None) -> Policy:
+    """Build a policy whose weights are yet to come. `mesh` is that of its Ranks.
+
+    Raises EngineError for a model that this trainer does not compute exactly.
+    """
+    policy = Policy(blank(form.config))
+    if form.settings.activation_checkpointing:
+        policy.model.gradient_checkpointing_enable({"use_reentrant": False})
+    if form.settings.layout is LayoutKind.TP and mesh is not None:
+        _require_heads(policy.model, mesh["ranks"].size())
+    for layer in policy.layers:
+        layer.to_empty(device=form.device)
+        _spread(layer, form.settings, mesh)
+    for module in _outside(policy):
+        module.to_empty(device=form.device, recurse=False)
+    policy.model.tie_weights()
+    _shard(policy, form.settings, mesh)
+    return policy.train()
+
+
+def blank(config: dict[str, object]) -> PreTrainedModel:
+    """Return the model of a configuration without storage. Never runs code that came with it."""
+    config = {**config, "attention_dropout": 0.0} if "attention_dropout" in config else config
+    rest = {name: value for name, value in config.items() if name != "model_type"}
+    known = AutoConfig.for_model(str(config["model_type"]), **rest)
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(known, trust_remote_code=False)
+    return model
+
+
+def require_exact(model: PreTrainedModel) -> None:
+    """Raise EngineError unless hidden states and output embeddings are all there is to the model's logits."""
+    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise EngineError(
+            f"{model.config.model_type}: layers with {', '.join(sorted(kinds))} are not trained; full only"
+        )
+    ids = torch.tensor([[0, 1, 2]])
+    with torch.no_grad():
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        if not torch.equal(model.get_output_embeddings()(hidden), model(input_ids=ids, use_cache=False).logits):
+            raise EngineError(f"{model.config.model_type}: logits are more than a projection; not trained")
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what this rank has of a tensor, sharing its storage."""
+    return tensor.to_local().detach() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def named_tensors(policy: Policy) -> dict[str, torch.Tensor]:
+    """Return weights and buffers by name; a tied weight once, under its first name."""
+    weights = {f"weight.{name}": value for name, value in policy.model.named_parameters()}
+    return weights | {f"buffer.{name}": value for name, value in policy.model.named_buffers()}
+
+
+def settle(policy: Policy) -> None:
+    """Let each rank hold its part only: after a forward pass without a backward one FSDP2 keeps the root whole."""
+    if isinstance(policy, FSDPModule):
+        policy.reshard()
+
+
+def only_last_syncs(policy: Policy, is_last: bool) -> None:
+    """Let gradients of a minibatch add up on each rank and be summed over ranks with the last pass."""
+    if isinstance(policy, FSDPModule):
+        policy.set_requires_gradient_sync(is_last)
+
+
+def _spread(layer: nn.Module, settings: TrainingSpec, mesh: DeviceMesh | None) -> None:
+    if settings.layout is LayoutKind.TP and mesh is not None:
+        parallelize_module(layer, mesh["ranks"], dict(_styles(layer)))
+    _shard(layer, settings, mesh)
+
+
+def _styles(layer: nn.Module) -> Iterator[tuple[str, ParallelStyle]]:
+    for name, module in layer.named_modules():
+        kind = name.rpartition(".")[2]
+        if kind in COLUMN_PARALLEL:
+            yield name, ColwiseParallel()
+        elif kind in ROW_PARALLEL:
+            yield name, RowwiseParallel()
+        elif next(module.parameters(recurse=False), None) is not None and "layernorm" not in kind:
+            raise EngineError(f"layout tp: {name} of this model would be computed wrongly; use fsdp or hsdp")
+
+
+def _shard(module: nn.Module, settings: TrainingSpec, mesh: DeviceMesh | None) -> None:
+    """Shard one module's own share; one rank in fp32 has nothing to shard and nothing to convert."""
+    if mesh is None:
+        return
+    is_bf16 = settings.precision is Precision.BF16
+    precision = MixedPrecisionPolicy(
+        param_dtype=torch.bfloat16 if is_bf16 else None, reduce_dtype=torch.float32 if is_bf16 else None
+    )
+    fully_shard(module, mesh=_own(mesh, settings.layout), mp_policy=precision)
+
+
+def _own(mesh: DeviceMesh, kind: LayoutKind) -> DeviceMesh:
+    """Return the part of the mesh over which FSDP2 works: of two dimensions it copies over the first."""
+    return mesh["machines"] if kind is LayoutKind.TP else mesh
+
+
+def _outside(policy: Policy) -> Iterator[nn.Module]:
+    inside = {module for layer in policy.layers for module in layer.modules()}
+    return (module for module in policy.modules() if module not in inside)
+
+
+def _require_heads(model: PreTrainedModel, ranks: int) -> None:
+    heads, kv_heads = model.config.num_attention_heads, model.config.num_key_value_heads
+    if heads % ranks or kv_heads % ranks:
+        raise EngineError(f"layout tp: {heads} heads and {kv_heads} KV heads do not divide by {ranks} ranks a machine")

@@ -1,0 +1,26 @@
+"""How much of the GPUs' peak training makes use of. Pure."""
+
+from hexcloud.domain.command import NodeSpec
+
+_FLOPS_FORWARD_BACKWARD = 6
+"""Per parameter and token: 2 forward, 4 backward (Kaplan et al., arXiv 2001.08361). Attention over the context, and
+what checkpointing computes again, are not counted: it is the model's own arithmetic."""
+_FLOPS_FORWARD = 2
+
+
+def mfu(tokens_per_s: float, parameters: int, ranks: int, spec: NodeSpec) -> float | None:
+    """Return the share of the ranks' peak that these trained tokens/s are; None where the peak is not known."""
+    if spec.rank_tflops is None:
+        return None
+    return tokens_per_s * flops_per_token(parameters, spec) / (ranks * spec.rank_tflops * 1e12)
+
+
+def flops_per_token(parameters: int, spec: NodeSpec) -> float:
+    """Return FLOPs of a trained token: forward, backward, and the forward passes of other policies that a loss needs.
+
+    The first minibatch needs none for the policy at the step's start: it is that policy.
+    """
+    training = spec.training
+    prox = (1 - 1 / training.minibatches) if training.recomputes_prox else 0.0
+    extra = _FLOPS_FORWARD * (prox + bool(training.kl_weight))
+    return parameters * (_FLOPS_FORWARD_BACKWARD + extra)

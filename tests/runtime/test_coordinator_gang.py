@@ -1,0 +1,99 @@
+import pytest
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import INTERRUPTION, Notice, Rendezvous
+from hexcloud.domain.plan import Role
+from hexcloud.domain.world import World
+from hexcloud.runtime.coordinator_gang import TrainerGang
+from hexcloud.runtime.coordinator_nodes import KnownNode
+
+HEAD, B, C = NodeId("a"), NodeId("b"), NodeId("c")
+
+
+class Machines(list[KnownNode]):
+    def come(self, *names: NodeId) -> None:
+        self += [KnownNode(name, Role.TRAINER, 0, "", 0.0) for name in names]
+
+    def __call__(self, name: NodeId) -> KnownNode:
+        return next(node for node in self if node.id == name)
+
+
+@pytest.fixture
+def machines() -> Machines:
+    return Machines()
+
+
+def gang_of(machines: Machines, planned: int, rollout_spec: NodeSpec) -> TrainerGang:
+    return TrainerGang(rollout_spec.model_copy(update={"node_id": HEAD, "gang": planned, "ranks": 2}), machines)
+
+
+def form(gang: TrainerGang, store: str = "h:1") -> World:
+    assert gang.world is not None
+    gang.meet(Rendezvous(generation=gang.world.generation, store=store, is_formed=True))
+    return gang.world
+
+
+def test_a_machine_alone_trains_at_once(machines: Machines, rollout_spec: NodeSpec) -> None:
+    assert gang_of(machines, 1, rollout_spec).world == World(nodes=(HEAD,), ranks=2)
+
+
+def test_a_gang_begins_when_it_is_whole_with_its_head_first(machines: Machines, rollout_spec: NodeSpec) -> None:
+    gang = gang_of(machines, 3, rollout_spec)
+    machines.come(B, HEAD)
+    assert gang.world is None
+    machines.come(C)
+    assert gang.world == World(nodes=(HEAD, B, C), ranks=2)
+
+
+def test_machines_that_come_and_go_change_a_living_world_one_change_at_a_time(
+    machines: Machines, rollout_spec: NodeSpec
+) -> None:
+    gang = gang_of(machines, 1, rollout_spec)
+    form(gang, "")
+    machines.come(B)
+    grown = gang.world
+    assert grown == World(generation=1, nodes=(HEAD, B), ranks=2, before=(HEAD,))
+    machines.come(C)
+    assert gang.world == grown  # until that is formed
+    form(gang)
+    assert gang.world == World(generation=2, nodes=(HEAD, B, C), ranks=2, before=(HEAD, B), store="h:1")
+    form(gang)
+    machines(B).is_draining = True
+    machines(C).notice = Notice(cause=INTERRUPTION, until_s=9.0)
+    assert gang.world == World(generation=3, nodes=(HEAD,), ranks=2, before=(HEAD, B, C), store="h:1")
+    form(gang)
+    machines(B).is_silent = True  # it left, as it was told to
+    assert gang.world.generation == 3
+
+
+@pytest.mark.parametrize("when", ["formed", "changing"])
+def test_a_machine_that_is_lost_makes_all_begin_anew(when: str, machines: Machines, rollout_spec: NodeSpec) -> None:
+    gang = gang_of(machines, 2, rollout_spec)
+    machines.come(B)
+    form(gang)
+    if when == "changing":
+        machines(B).is_draining = True
+        assert gang.world is not None and gang.world.before
+    machines(B).is_silent = True
+    world = gang.world
+    assert world is not None
+    assert (world.nodes, world.before, world.store) == ((HEAD,), (), "")
+
+
+def test_a_rank_that_died_makes_all_begin_anew_and_late_word_of_the_old_world_counts_no_more(
+    machines: Machines, rollout_spec: NodeSpec
+) -> None:
+    gang = gang_of(machines, 2, rollout_spec)
+    machines.come(B)
+    form(gang)
+    gang.restart()
+    gang.meet(Rendezvous(generation=0, store="h:1", is_formed=True))
+    assert gang.world == World(generation=1, nodes=(HEAD, B), ranks=2)
+
+
+def test_rollout_nodes_are_none_of_it(machines: Machines, rollout_spec: NodeSpec) -> None:
+    gang = gang_of(machines, 1, rollout_spec)
+    form(gang, "")
+    machines.append(KnownNode(B, Role.ROLLOUT, 8, "", 0.0))
+    assert gang.world == World(nodes=(HEAD,), ranks=2)

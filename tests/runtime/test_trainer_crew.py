@@ -1,0 +1,150 @@
+"""A crew that changes its size while it trains, with real processes: a, b; then a; then a, c, d."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.metrics import StepNumbers
+from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.training import TrainingSpec
+from hexcloud.domain.world import World
+from hexcloud.runtime.checkpoint import Counters
+from hexcloud.runtime.checkpoint_index import newest_checkpoint
+from hexcloud.runtime.trainer_crew import Crew, Seat
+from hexcloud.runtime.trainer_meeting import Meeting
+from hexcloud.runtime.trainer_model import config_of
+from hexcloud.runtime.trainer_resize import whole_of
+from tests.runtime.training import groups_of, right_and_wrong, small_model
+
+A, B, C, D = (NodeId(name) for name in "abcd")
+FIRST = World(nodes=(A, B))
+SECOND = World(generation=1, nodes=(A,), before=(A, B))
+THIRD = World(generation=2, nodes=(A, C, D), before=(A,))
+START = Counters(epoch=0, version=0, trained_samples=0, accuracy_before=0.0)
+
+
+def seat(folder: Path, node: NodeId) -> Seat:
+    spec = NodeSpec(
+        run_id=RunId("r"),
+        node_id=node,
+        slot=SlotName("trainer"),
+        role=Role.TRAINER,
+        task="sort_digits",
+        seed=0,
+        slots=0,
+        samples_per_step=32,
+        group_size=8,
+        eta=2,
+        steps=10,
+        run_dir=str(folder),
+        output="",
+        tokens_per_sample=16,
+        training=TrainingSpec(ramp_steps=1, kl_weight=0.01),
+    )
+    return Seat(spec, 0)
+
+
+def train(crew: Crew, version: int) -> StepNumbers:
+    groups = groups_of(small_model(4), right_and_wrong(6)[version:], drift=0.2)
+    return crew.train(groups, START.model_copy(update={"version": version}))
+
+
+def begin(crew: Crew) -> None:
+    model = small_model()
+    crew.begin(config_of(model), dict(whole_of(model)) | dict(whole_of(model, "reference.")))
+
+
+def alone(folder: Path) -> tuple[list[StepNumbers], torch.Tensor]:
+    """The same without a change of size."""
+    crew = Crew(seat(folder, A), World(nodes=(A,)), Meeting("127.0.0.1"))
+    begin(crew)
+    numbers = [train(crew, version) for version in range(4)]
+    return numbers, weights(crew)
+
+
+def weights(crew: Crew) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in crew.gather().parameters()])
+
+
+def lead(folder: Path) -> None:
+    crew = Crew(seat(folder, A), FIRST, Meeting("127.0.0.1"))
+    (folder / "address.draft").write_text(crew.listen())
+    (folder / "address.draft").rename(folder / "address")
+    begin(crew)
+    numbers = [train(crew, 0)]
+    crew.resize(SECOND)
+    numbers.append(train(crew, 1))
+    while not crew.is_ready(THIRD):
+        crew.wait()
+        time.sleep(0.01)
+    crew.resize(THIRD)
+    numbers.append(train(crew, 2))
+    crew.save(START.model_copy(update={"version": 3}))
+    numbers.append(train(crew, 3))
+    torch.save(weights(crew), folder / "weights")
+    (folder / "numbers").write_text(json.dumps([one.model_dump() for one in numbers]))
+    crew.end()
+
+
+def member(folder: Path, node: NodeId, world: World) -> None:
+    address = folder / "address"
+    while not address.exists():
+        time.sleep(0.01)
+    Crew(seat(folder, node), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")).follow()
+
+
+def start(act: Callable[..., None], *arguments: object) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(target=act, args=arguments)
+    process.start()
+    return process  # type: ignore[return-value]
+
+
+def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    wanted, wanted_weights = alone(tmp_path / "alone")
+    crew = [
+        start(lead, tmp_path),
+        start(member, tmp_path, B, FIRST),
+        start(member, tmp_path, C, THIRD),
+        start(member, tmp_path, D, THIRD),
+    ]
+    for process in crew:
+        process.join(120)
+    assert [process.exitcode for process in crew] == [0, 0, 0, 0]
+    found = [StepNumbers.model_validate(row) for row in json.loads((tmp_path / "numbers").read_text())]
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-4, abs=1e-6)
+    moved = torch.load(tmp_path / "weights")
+    assert float((moved - wanted_weights).norm() / wanted_weights.norm()) < 1e-4
+
+    # What three ranks have saved goes on with one, as exactly.
+    info = newest_checkpoint(tmp_path)
+    assert info is not None and info.version == 3
+    one = Crew(seat(tmp_path, A), World(nodes=(A,)), Meeting("127.0.0.1"))
+    assert one.begin(config_of(small_model()), info) == START.model_copy(update={"version": 3})
+    assert train(one, 3).model_dump() == pytest.approx(wanted[3].model_dump(), rel=1e-4, abs=1e-6)
+
+
+def die_in_a_step(folder: Path, node: NodeId, world: World) -> None:
+    """Go down at the first backward pass, as a machine does."""
+    torch.Tensor.backward = lambda *_args, **_kwargs: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    member(folder, node, world)
+
+
+def test_all_ranks_end_when_one_is_killed_in_a_step(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    crew = [start(lead, tmp_path), start(die_in_a_step, tmp_path, B, FIRST)]
+    for process in crew:
+        process.join(60)
+    leader, victim = (process.exitcode for process in crew)
+    assert victim == -signal.SIGKILL
+    assert leader not in {0, None}
