@@ -1,6 +1,7 @@
 import os
 from functools import partial
 from pathlib import Path
+from random import Random
 
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.checkpoint_files import brought, gathered
@@ -8,7 +9,7 @@ from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_ranks import Ranks
 from tests.runtime.training import act
 
-LARGE = os.urandom(17 << 20)
+LARGE = Random(0).randbytes(17 << 20)
 """More than a piece."""
 
 

@@ -1,11 +1,11 @@
 """A crew that changes its size while it trains, with real processes: a, b; then a; then a, c, d."""
 
 import json
-import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from hexcloud.runtime.trainer_crew import Crew, Seat
 from hexcloud.runtime.trainer_meeting import Meeting
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_resize import whole_of
-from tests.runtime.training import groups_of, right_and_wrong, small_model
+from tests.runtime.training import PROCESSES, groups_of, right_and_wrong, small_model
 
 A, B, C, D = (NodeId(name) for name in "abcd")
 FIRST = World(nodes=(A, B))
@@ -76,6 +76,7 @@ def weights(crew: Crew) -> torch.Tensor:
 
 
 def lead(folder: Path) -> None:
+    torch.set_num_threads(1)
     crew = Crew(seat(folder, A), FIRST, Meeting("127.0.0.1"))
     (folder / "address.draft").write_text(crew.listen())
     (folder / "address.draft").rename(folder / "address")
@@ -96,16 +97,17 @@ def lead(folder: Path) -> None:
 
 
 def member(folder: Path, node: NodeId, world: World) -> None:
+    torch.set_num_threads(1)
     address = folder / "address"
     while not address.exists():
         time.sleep(0.01)
     Crew(seat(folder, node), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")).follow()
 
 
-def start(act: Callable[..., None], *arguments: object) -> multiprocessing.Process:
-    process = multiprocessing.get_context("fork").Process(target=act, args=arguments)
+def start(act: Callable[..., None], *arguments: object) -> ForkServerProcess:
+    process = PROCESSES.Process(target=act, args=arguments)
     process.start()
-    return process  # type: ignore[return-value]
+    return process
 
 
 def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(tmp_path: Path) -> None:

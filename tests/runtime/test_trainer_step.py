@@ -253,14 +253,17 @@ def test_any_formation_has_the_loss_and_gradients_of_one_rank(formation: Formati
     act(partial(_is_the_same_as_alone, settings=settings), formation, settings, tmp_path)
 
 
+LOW = TrainingSpec(ramp_steps=1, precision="bf16")
+
+
+def _is_close_to_fp32(ranks: Ranks) -> None:
+    low, _, _ = trained(LOW, ranks)
+    high, _, _ = trained(TrainingSpec(ramp_steps=1))
+    for mine, theirs in zip(low, high, strict=True):
+        assert mine.grad_norm == pytest.approx(theirs.grad_norm, rel=0.1)
+        assert mine.entropy == pytest.approx(theirs.entropy, rel=0.02)
+
+
 @pytest.mark.slow
 def test_bf16_follows_fp32_closely(tmp_path: Path) -> None:
-    def story(ranks: Ranks) -> None:
-        low, _, _ = trained(settings, ranks)
-        high, _, _ = trained(TrainingSpec(ramp_steps=1))
-        for mine, theirs in zip(low, high, strict=True):
-            assert mine.grad_norm == pytest.approx(theirs.grad_norm, rel=0.1)
-            assert mine.entropy == pytest.approx(theirs.entropy, rel=0.02)
-
-    settings = TrainingSpec(ramp_steps=1, precision="bf16")
-    act(story, Formation(LayoutKind.FSDP, 1, 1), settings, tmp_path)
+    act(_is_close_to_fp32, Formation(LayoutKind.FSDP, 1, 1), LOW, tmp_path)

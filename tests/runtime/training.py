@@ -1,5 +1,6 @@
 """What tests of the trainer share: batches to train on, and a trainer of any number of real processes."""
 
+import multiprocessing
 import random
 import tempfile
 from collections.abc import Callable
@@ -21,6 +22,9 @@ from hexcloud.runtime.trainer_ranks import Ranks, join, leave
 from hexcloud.runtime.trainer_resize import spread, whole_of
 from hexcloud.runtime.trainer_state import TrainingState
 
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Whoever has computed with torch must not be forked; this one has only imported it, which takes seconds."""
+PROCESSES.set_forkserver_preload(["tests.runtime.training"])
 Draw = tuple[tuple[int, ...], tuple[int, ...], float]
 """Prompt, response, reward."""
 Story = Callable[[Ranks], None]
@@ -80,11 +84,10 @@ def small_model(seed: int = 3) -> PreTrainedModel:
 
 
 def act(story: Story, formation: Formation, settings: TrainingSpec, folder: Path) -> None:
-    """Let real processes play a story as ranks of one group; raises what a rank raises."""
+    """Let real processes play a story, which must be picklable, as ranks of one group; raises what a rank raises."""
     store = tempfile.mktemp(dir=folder, prefix="meeting-")
     arguments = (story, formation, settings, store)
-    # Forked, as imports of torch and transformers would take longer than the rest.
-    start_processes(_rank, args=arguments, nprocs=formation.size, start_method="fork")  # type: ignore[no-untyped-call]
+    start_processes(_rank, args=arguments, nprocs=formation.size, start_method="forkserver")  # type: ignore[no-untyped-call]
 
 
 def _rank(rank: int, story: Story, formation: Formation, settings: TrainingSpec, store: str) -> None:
