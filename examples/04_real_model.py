@@ -29,6 +29,7 @@ group: 4
 eta: 1
 steps: 2
 target: 1k
+training: {{learning_rate: 0.000001, micro_batch_tokens: 1024}}
 """
 
 
