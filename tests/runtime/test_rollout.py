@@ -56,13 +56,13 @@ def make_agent(rollout_spec: NodeSpec, tmp_path: Path) -> MakeAgent:
     return make
 
 
-async def until(is_reached: Callable[[], bool], within_s: float = 5.0) -> None:
+async def until(is_reached: Callable[[], bool], within_s: float = 15.0) -> None:
     async with asyncio.timeout(within_s):
         while not is_reached():  # noqa: ASYNC110 - the coordinator has no event for what a test waits for
             await asyncio.sleep(0.01)
 
 
-async def ended(running: "asyncio.Task[Ending]", within_s: float = 5.0) -> Ending:
+async def ended(running: "asyncio.Task[Ending]", within_s: float = 15.0) -> Ending:
     async with asyncio.timeout(within_s):
         return await running
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Register, StepReport, WeightsManifest
@@ -101,12 +102,13 @@ def test_a_damaged_version_is_tried_ever_more_seldom_and_the_next_one_is_loaded_
         following = asyncio.create_task(follower.follow(loaded.set))
         with capture_logs() as logs:
             follower.want(damaged)
-            await asyncio.sleep(0.3)
-        tries = [entry["event"] for entry in logs if entry["event"].startswith("weights_") and "path" not in entry]
-        assert tries == ["weights_not_loaded", "weights_not_loaded", "weights_damaged"]
+            async with asyncio.timeout(10):
+                while "weights_damaged" not in _tries(logs):  # noqa: ASYNC110 - a log has no event
+                    await asyncio.sleep(0.01)
+        assert _tries(logs) == ["weights_not_loaded", "weights_not_loaded", "weights_damaged"]
         _recover(coordinator, tmp_path)
         follower.want(await heard(link))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await loaded.wait()
         assert keeper.loaded is not None and keeper.loaded.epoch == 1
         following.cancel()
@@ -114,6 +116,10 @@ def test_a_damaged_version_is_tried_ever_more_seldom_and_the_next_one_is_loaded_
     monkeypatch.setattr(rollout_follow, "RETRY_S", 0.02)
     monkeypatch.setattr(rollout_follow, "MAX_RETRY_S", 60.0)
     tell_rollout(story)
+
+
+def _tries(logs: list[EventDict]) -> list[str]:
+    return [entry["event"] for entry in logs if entry["event"].startswith("weights_") and "path" not in entry]
 
 
 def _recover(coordinator: Coordinator, folder: Path) -> None:
