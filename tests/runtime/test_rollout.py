@@ -74,7 +74,7 @@ def held(coordinator: Coordinator) -> int:
 
 async def train(coordinator: Coordinator, publish: Publish, steps: int) -> None:
     for _ in range(steps):
-        batch = await coordinator.batch(wait_s=5)
+        batch = await coordinator.batch(wait_s=15)
         assert batch.groups
         publish(coordinator, batch.version + 1)
 
