@@ -3,7 +3,7 @@
 from enum import StrEnum
 from math import cos, pi
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from hexcloud.domain.frozen import Frozen
 
@@ -49,6 +49,8 @@ class LayoutKind(StrEnum):
 
 class TrainingSpec(Frozen):
     """The trainer's settings. The defaults hold on the default task at staleness 0 to 8 (measured)."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     learning_rate: float = Field(default=1e-4, gt=0)
     ramp_steps: int = Field(default=10, gt=0)

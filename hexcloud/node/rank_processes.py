@@ -41,9 +41,9 @@ class RankProcesses:
         """Do what a wanted world means here; may be told again and again."""
         if world is None or world.generation <= self._generation:
             return
-        if not world.before and self._children:
-            await self.end()  # a new beginning: what they hold is of no use
         is_joining = self._spec.node_id in world.nodes and self._spec.node_id not in world.before
+        if self._children and (is_joining or not world.before):
+            await self.end()  # a new beginning, or another change than they waited for: what they hold is of no use
         if is_joining and not world.store:
             return  # rank 0 has yet to say where it is met
         self._generation = world.generation
@@ -55,6 +55,11 @@ class RankProcesses:
     def are_running(self) -> bool:
         """Does any of them live?"""
         return any(child.returncode is None for child in self._children)
+
+    @property
+    def are_lost(self) -> bool:
+        """Has one of them failed?"""
+        return any(child.returncode for child in self._children)
 
     async def end(self, within_s: float = 0.0) -> None:
         """Give them time to end by themselves, as they do when their machine is released, then end them."""

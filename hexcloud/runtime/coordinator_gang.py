@@ -60,7 +60,9 @@ class TrainerGang:
             if len(wanted) >= self._spec.gang:
                 self._world = World(nodes=wanted, ranks=self._spec.ranks)
         elif not answering.issuperset(world.nodes if self._is_formed else world.union):
-            self._want(wanted, before=())
+            # Who was lost before it had joined held nothing: the change is made without it.
+            is_whole = not self._is_formed and answering.issuperset(world.before)
+            self._want(wanted, before=world.before if is_whole else ())
         elif wanted != world.nodes and self._is_formed:
             self._want(wanted, before=world.nodes)
         return self._world

@@ -127,6 +127,8 @@ class Trainer:
         """Become the world that is asked for, once all who join it are there. One without `before` is not for us."""
         if world.generation <= self._crew.world.generation or not world.before:
             return
+        if world.before != self._crew.world.nodes:  # a machine was lost just as the change was made
+            raise EngineError(f"world {world.generation} is not made from the one that trains; all begin anew")
         if len(world.union) > 1 and not world.store:
             self._link.rendezvous(Rendezvous(generation=world.generation, store=self._crew.listen()))
         if self._crew.is_ready(world):

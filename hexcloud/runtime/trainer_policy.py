@@ -78,10 +78,12 @@ def build_policy(form: Form, mesh: DeviceMesh | None) -> Policy:
 
 
 def blank(config: dict[str, object]) -> PreTrainedModel:
-    """Return the model of a configuration without storage. Never runs code that came with it."""
-    config = {**config, "attention_dropout": 0.0} if "attention_dropout" in config else config
+    """Return the model of a configuration without storage and without dropout. Never runs code that came with it."""
     rest = {name: value for name, value in config.items() if name != "model_type"}
     known = AutoConfig.for_model(str(config["model_type"]), **rest)
+    for name in known.to_dict():
+        if "dropout" in name or name.endswith("pdrop"):
+            setattr(known, name, 0.0)
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(known, trust_remote_code=False)
     return model
@@ -89,7 +91,7 @@ def blank(config: dict[str, object]) -> PreTrainedModel:
 
 def require_exact(model: PreTrainedModel) -> None:
     """Raise EngineError unless hidden states and output embeddings are all there is to the model's logits."""
-    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    kinds = set(getattr(model.config, "layer_types", None) or [_attention(model)])
     if kinds != {"full_attention"}:
         raise EngineError(
             f"{model.config.model_type}: layers with {', '.join(sorted(kinds))} are not trained; full only"
@@ -99,6 +101,12 @@ def require_exact(model: PreTrainedModel) -> None:
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
         if not torch.equal(model.get_output_embeddings()(hidden), model(input_ids=ids, use_cache=False).logits):
             raise EngineError(f"{model.config.model_type}: logits are more than a projection; not trained")
+
+
+def _attention(model: PreTrainedModel) -> str:
+    """Return the kind of attention in all layers of a model that tells none for each."""
+    slides = getattr(model.config, "sliding_window", None) is not None
+    return "sliding_attention" if slides and getattr(model.config, "use_sliding_window", True) else "full_attention"
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -27,3 +27,9 @@ def test_only_two_kinds_of_loss_need_the_policy_of_the_steps_start() -> None:
 def test_a_reference_without_a_weight_is_a_mistake_that_is_told() -> None:
     with pytest.raises(ValidationError, match="kl_weight above 0"):
         TrainingSpec(reference="./model")
+
+
+@pytest.mark.parametrize("field", ["learning_rate", "weight_decay", "kl_weight", "max_grad_norm"])
+def test_nothing_is_infinite(field: str) -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        TrainingSpec.model_validate({field: float("inf")})

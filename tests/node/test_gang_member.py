@@ -4,8 +4,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.messages import Rendezvous
 from hexcloud.domain.plan import Role
+from hexcloud.node import gang_member
 from hexcloud.node.gang_member import stand_by
 from hexcloud.node.identity import Identity
 from hexcloud.runtime.coordinator import Coordinator
@@ -37,6 +41,23 @@ def test_a_member_leaves_with_the_run(
             return await standing
 
     assert asyncio.run(scene()) == 0
+
+
+def test_a_member_whose_rank_has_failed_and_is_wanted_by_no_new_world_leaves(
+    coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> int:
+        async with serving(coordinator, "secret"), asyncio.timeout(30):
+            spec = member_of(make_spec)
+            standing = asyncio.create_task(stand_by(identity(spec), tmp_path, argv=("false",)))
+            await registered(coordinator)
+            formed = Rendezvous(generation=0, store="127.0.0.1:1", is_formed=True)
+            assert coordinator.gang.world is not None
+            coordinator.gang.meet(formed.model_copy(update={"generation": coordinator.gang.world.generation}))
+            return await standing
+
+    monkeypatch.setattr(gang_member, "LOST_S", 0.3)
+    assert asyncio.run(scene()) == 1
 
 
 def test_a_member_leaves_at_an_interruption_notice(

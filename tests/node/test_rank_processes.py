@@ -1,5 +1,6 @@
 import asyncio
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hexcloud.node.rank_processes import INTERFACES, RankProcesses, speaking_ove
 
 HEAD = NodeId("run.trainer.0")
 OTHER = NodeId("run.trainer-1.0")
+LATE = NodeId("run.trainer-2.0")
 CODE = """
 import json, os, sys, time
 world = json.loads(sys.argv[sys.argv.index("--world") + 1])
@@ -74,6 +76,24 @@ def test_a_new_beginning_ends_them_and_a_live_change_does_not(ranks: RankProcess
         assert not psutil.pid_exists(pid)
         await pid_of(tmp_path / "rank-2-0")
         await ranks.end()
+
+    asyncio.run(scene())
+
+
+def test_ranks_that_waited_to_join_are_ended_when_another_change_is_wanted(
+    ranks: RankProcesses, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        await ranks.heed(World(generation=1, nodes=(HEAD, OTHER, LATE), before=(HEAD,), store="h:1"))
+        pid = await pid_of(tmp_path / "rank-1-0")
+        await ranks.heed(World(generation=2, nodes=(HEAD, OTHER), before=(HEAD,), store="h:1"))
+        assert not psutil.pid_exists(pid)
+        os.kill(await pid_of(tmp_path / "rank-2-0"), signal.SIGKILL)
+        while ranks.are_running:  # noqa: ASYNC110 - a process ends, nobody tells
+            await asyncio.sleep(0.01)
+        assert ranks.are_lost
+        await ranks.end()
+        assert not ranks.are_lost
 
     asyncio.run(scene())
 

@@ -81,6 +81,18 @@ def test_a_machine_that_is_lost_makes_all_begin_anew(when: str, machines: Machin
     assert (world.nodes, world.before, world.store) == ((HEAD,), (), "")
 
 
+def test_a_machine_that_is_lost_before_it_has_joined_costs_no_step(machines: Machines, rollout_spec: NodeSpec) -> None:
+    gang = gang_of(machines, 1, rollout_spec)
+    form(gang, "h:1")
+    machines.come(B, C)
+    assert gang.world == World(generation=1, nodes=(HEAD, B, C), ranks=2, before=(HEAD,), store="h:1")
+    machines(B).is_silent = True
+    assert gang.world == World(generation=2, nodes=(HEAD, C), ranks=2, before=(HEAD,), store="h:1")
+    assert not gang.holds(B) and gang.holds(C)
+    machines(C).is_silent = True
+    assert gang.world == World(generation=3, nodes=(HEAD,), ranks=2, before=(HEAD,), store="h:1")
+
+
 def test_a_rank_that_died_makes_all_begin_anew_and_late_word_of_the_old_world_counts_no_more(
     machines: Machines, rollout_spec: NodeSpec
 ) -> None:

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from transformers import Qwen2Config, Qwen2ForCausalLM
+from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.training import TrainingSpec
@@ -45,6 +45,20 @@ def test_models_that_would_be_computed_wrongly_are_refused() -> None:
         require_exact(Qwen2ForCausalLM(sliding))
 
 
-def test_a_dropout_of_a_configuration_is_left_out() -> None:
-    config = config_of(small_model()) | {"attention_dropout": 0.5}
-    assert blank(config).config.attention_dropout == 0.0
+def test_a_window_that_a_model_tells_for_all_layers_is_refused() -> None:
+    def mistral(window: int | None) -> MistralForCausalLM:
+        sizes = {"vocab_size": 21, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+        heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+        return MistralForCausalLM(MistralConfig.from_dict({**sizes, **heads, "sliding_window": window}))
+
+    with pytest.raises(EngineError, match="sliding_attention are not trained"):
+        require_exact(mistral(4))
+    require_exact(mistral(None))
+
+
+@pytest.mark.parametrize("model", ["qwen2", "phi", "starcoder2"])
+def test_no_dropout_of_a_configuration_is_kept(model: str) -> None:
+    asked = {"attention_dropout": 0.5, "resid_pdrop": 0.5, "residual_dropout": 0.5, "num_hidden_layers": 1}
+    policy = blank(asked | {"model_type": model})
+    dropouts = [module.p for module in policy.modules() if isinstance(module, torch.nn.Dropout)]
+    assert not any([*dropouts, policy.config.attention_dropout])
