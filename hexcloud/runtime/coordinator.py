@@ -117,7 +117,7 @@ class Coordinator:
         self._metrics.checkpoint_version = start.version if start.epoch else -1
         self._publisher = Publisher(self._admission, self.weights, self._metrics, clock)
         self._accuracy: dict[str, float] = {}
-        self._is_finished = self._must_checkpoint = False
+        self._is_finished = self._must_checkpoint = self._is_checkpoint_asked = False
         # Of a run with a store: what of it another head would find there.
         self._is_delivered = not spec.store
         self._stored_version, self._store_trouble = -1, ""
@@ -231,6 +231,7 @@ class Coordinator:
             self._metrics.overlap.close()
             return Batch(version=self._admission.version, done=True, checkpoint=bool(self.stop_reason))
         groups = self._admission.take()
+        self._is_checkpoint_asked = self._must_checkpoint
         if groups:
             self._metrics.begin_step(self._clock())
             self._note_work()
@@ -246,7 +247,8 @@ class Coordinator:
     def publish(self, report: StepReport) -> None:
         """Serve a new version and count it for admission. May be repeated. Raises ConflictError."""
         self._publisher.publish(report)
-        self._must_checkpoint = False  # it was asked for with the batch of this version
+        if self._is_checkpoint_asked:  # with the batch of this version; a notice since then wants another
+            self._must_checkpoint = self._is_checkpoint_asked = False
         self._note_work()
 
     def evaluate(self, message: Evaluation) -> None:
@@ -364,7 +366,7 @@ class Coordinator:
         """A machine of the gang that goes takes the gang with it: what is trained is put away in time."""
         log.warning("node_has_notice", node=node.id, cause=notice.cause, until_s=notice.until_s)
         if node.role is Role.TRAINER and notice.cause == INTERRUPTION:
-            self._must_checkpoint = True
+            self._must_checkpoint, self._is_checkpoint_asked = True, False
 
     def _join(self, node: KnownNode) -> None:
         if node.role is Role.ROLLOUT:

@@ -476,6 +476,16 @@ def test_a_gang_that_will_lose_a_machine_puts_its_work_away_once(
     assert not desk.batch().checkpoint
 
 
+def test_a_notice_during_a_step_asks_for_a_checkpoint_after_it(desk: Desk) -> None:
+    desk.register(A)
+    desk.register(B, Role.TRAINER)
+    desk.submit(desk.ask(4).leases)
+    assert desk.batch().groups
+    hear(desk, B, INTERRUPTION)
+    desk.publish(1)
+    assert desk.batch().checkpoint
+
+
 def test_how_a_machine_came_up_is_told_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     first = Register(node_id=A, role=Role.ROLLOUT, slots=8, address="", startup=Startup(setup_s=40.0, program_s=2.0))
