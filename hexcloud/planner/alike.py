@@ -16,7 +16,7 @@ from hexcloud.planner.rules import UNNAMED
 from hexcloud.planner.table import Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
-_NODES = 2_000
+NODE_LIMIT = 2_000
 """Branch-and-bound nodes; most need a few dozen. Stopping early leaves the bound lower, never wrong."""
 _GAP = 1e-4
 """Relative, of the rollout side: far below that of a plan."""
@@ -53,7 +53,7 @@ def least_alike(useful: Useful, near: Ints, ceiling: float) -> Least:
     kinds = _kinds(useful, near)
     model, machines = _model(useful, kinds, ceiling)
     model.cap_objective(ceiling)
-    solution = model.minimise(gap=_GAP, node_limit=_NODES)
+    solution = model.minimise(gap=_GAP, node_limit=NODE_LIMIT)
     return Least(min(ceiling, solution.bound), near[_is_held(solution, machines)[kinds.number]])
 
 
