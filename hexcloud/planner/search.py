@@ -344,4 +344,8 @@ def raised(trial: Trial, ceiling: float) -> Trial:
     rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True))
     rules.model.cap_objective(floor.usd_per_hour + slack)
     solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
-    return replace(trial, rise=min(slack, max(0.0, solution.bound - floor.usd_per_hour)))
+    bound = solution.bound
+    if solution.status is Status.STOPPED:
+        near = np.flatnonzero(useful.exact.is_near & (trial.exact_extra <= slack))
+        bound = max(bound, least_alike(useful.exact, near, floor.usd_per_hour + slack).usd_per_hour)
+    return replace(trial, rise=min(slack, max(0.0, bound - floor.usd_per_hour)))
