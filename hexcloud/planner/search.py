@@ -26,8 +26,12 @@ NODE_LIMIT = 1_000
 """Branch-and-bound nodes per model, some seconds; most need a few dozen. A time limit would not be repeatable."""
 FEW_NODES = 100
 """After so many it is worth asking what whole machines cost at least (see `alike`)."""
-_LARGE = 500
+_LARGE = 300
 """Rollout columns of a model over which it gets fewer nodes, as each takes longer: twice as many, a quarter of them."""
+_LEAST_NODES = 30
+_MOST_OPEN = 3
+"""Sites without their proof after which a search that has a plan goes to no more: its bound is then what they cost at
+least."""
 
 FEW = 60
 """Columns of a first guess."""
@@ -116,20 +120,20 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | N
     best = _guess(trial, gap, start)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
-    nodes, bound, stopped = 0 if best is None else best.nodes, INFINITY, False
+    nodes, bound, unproven = 0 if best is None else best.nodes, INFINITY, 0
     for ranked in trial.sites:
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
         lower = trial.least + ranked.least_usd_per_hour
-        if lower >= ceiling:
+        if lower >= ceiling or (best is not None and unproven >= _MOST_OPEN):
             bound = min(bound, lower)
             break
         found = _searched(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
-        stopped = stopped or _is_open(found)
+        unproven += found.bound < min(ceiling, found.solution.objective * (1.0 - gap)) * (1.0 - _HAIR)
         nodes += found.nodes
         bound = min(bound, max(lower, min(found.bound, ceiling)))
         if found.solution.values and (best is None or found.solution.objective < best.solution.objective):
             best = found
-    if best is None and stopped:
+    if best is None and unproven:
         raise _stopped(samples_per_s)
     return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
 
@@ -152,8 +156,9 @@ def solved(rules: RuleModel, gap: float) -> Solution:
 
 def _tried(rules: RuleModel, gap: float) -> Solution:
     """Solve a model as far as the nodes go: it may be stopped without an answer."""
-    share = min(1.0, (_LARGE / max(1, len(rules.rollout))) ** 2)
-    return rules.model.minimise(gap=gap, node_limit=math.ceil(NODE_LIMIT * share))
+    large = 0 if rules.problem.keeps_all else len(rules.rollout)
+    share = (_LARGE / max(_LARGE, large)) ** 2
+    return rules.model.minimise(gap=gap, node_limit=min(NODE_LIMIT, max(_LEAST_NODES, math.ceil(NODE_LIMIT * share))))
 
 
 def _few_nodes(rules: RuleModel, gap: float) -> Solution:
@@ -202,7 +207,7 @@ def _searched(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: 
     best = _alike(trial, ranked, gap, (ceiling, cutoff))
     best = _better(quick, best) if _is_answer(quick) else replace(best, bound=max(best.bound, quick.bound))
     goal = min(cutoff, best.solution.objective * (1.0 - gap))
-    if best.bound >= goal:
+    if best.bound >= min(goal, ceiling):
         return best
     rest = eased_first(trial.useful.exact if is_proven else trial.useful, rules_of, gap, goal, _tried)
     return _better(best, rest)
