@@ -26,9 +26,9 @@ NODE_LIMIT = 1_000
 """Branch-and-bound nodes per model, some seconds; most need a few dozen. A time limit would not be repeatable."""
 FEW_NODES = 100
 """After so many it is worth asking what whole machines cost at least (see `alike`)."""
-_LARGE = 300
-"""Rollout columns of a model over which it gets fewer nodes, as each takes longer: twice as many, a quarter of them."""
-_LEAST_NODES = 30
+_USUAL = 600
+"""Rollout columns of a model that gets NODE_LIMIT; one twice as large gets a quarter, as each node takes longer."""
+_LEAST_SHARE, MOST_SHARE = 0.05, 10.0
 _MOST_OPEN = 3
 """Sites without their proof after which a search that has a plan goes to no more: its bound is then what they cost at
 least."""
@@ -156,9 +156,9 @@ def solved(rules: RuleModel, gap: float) -> Solution:
 
 def _tried(rules: RuleModel, gap: float) -> Solution:
     """Solve a model as far as the nodes go: it may be stopped without an answer."""
-    large = 0 if rules.problem.keeps_all else len(rules.rollout)
-    share = (_LARGE / max(_LARGE, large)) ** 2
-    return rules.model.minimise(gap=gap, node_limit=min(NODE_LIMIT, max(_LEAST_NODES, math.ceil(NODE_LIMIT * share))))
+    share = min(MOST_SHARE, max(_LEAST_SHARE, (_USUAL / max(1, len(rules.rollout))) ** 2))
+    share = 1.0 if rules.problem.keeps_all else share
+    return rules.model.minimise(gap=gap, node_limit=math.ceil(NODE_LIMIT * share))
 
 
 def _few_nodes(rules: RuleModel, gap: float) -> Solution:

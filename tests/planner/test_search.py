@@ -96,6 +96,7 @@ def test_a_search_that_runs_out_of_nodes_returns_its_best_plan_with_what_is_prov
     best = cheapest(problem, 15.0, 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "NODE_LIMIT", limit)
+        patch.setattr(search, "MOST_SHARE", 1.0)
         patch.setattr(alike, "NODE_LIMIT", limit)
         found, again = cheapest(problem, 15.0, 1e-3), cheapest(problem, 15.0, 1e-3)
     assert best is not None and found is not None and again is not None
