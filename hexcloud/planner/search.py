@@ -207,7 +207,7 @@ def _searched(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: 
     best = _alike(trial, ranked, gap, (ceiling, cutoff))
     best = _better(quick, best) if _is_answer(quick) else replace(best, bound=max(best.bound, quick.bound))
     goal = min(cutoff, best.solution.objective * (1.0 - gap))
-    if best.bound >= min(goal, ceiling):
+    if best.bound >= goal:
         return best
     rest = eased_first(trial.useful.exact if is_proven else trial.useful, rules_of, gap, goal, _tried)
     return _better(best, rest)
