@@ -163,8 +163,10 @@ class Model:
         point = solver.getSolution()
         objective = float(info.objective_function_value)
         if objective > self._cap * (1.0 + _CAP_TOLERANCE):
-            # The solver never looked for a better point over the cap, so the cap is all that is proven.
-            return Solution(Status.INFEASIBLE if status is Status.OPTIMAL else status, INFINITY, self._cap, nodes)
+            # The solver never looked for a better point over the cap, so no more than the cap is proven.
+            is_none = status is Status.OPTIMAL
+            bound = self._cap if is_none else min(self._cap, float(info.mip_dual_bound))
+            return Solution(Status.INFEASIBLE if is_none else status, INFINITY, bound, nodes)
         is_mip = nodes > 0 or info.mip_node_count >= 0
         bound = float(info.mip_dual_bound) if is_mip else objective
         return Solution(

@@ -1,5 +1,6 @@
 """search: the cheapest allocation at one throughput, branching on the trainer's site before counts."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,7 @@ import numpy as np
 from hexcloud.domain.errors import SolverStoppedError
 from hexcloud.domain.offer import Tenure
 from hexcloud.domain.plan import Allocation, RolloutColumn, TrainerColumn
+from hexcloud.planner.alike import least_alike
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.floor import Floor, rollout_floor
 from hexcloud.planner.gangs import Ranked, Site
@@ -21,7 +23,15 @@ from hexcloud.planner.table import Flags, Floats, Ints
 from hexcloud.planner.useful import Useful
 
 NODE_LIMIT = 1_000
-"""Branch-and-bound nodes per site, some seconds; most need a few dozen. A time limit would not be repeatable."""
+"""Branch-and-bound nodes per model, some seconds; most need a few dozen. A time limit would not be repeatable."""
+FEW_NODES = 100
+"""After so many it is worth asking what whole machines cost at least (see `alike`)."""
+_USUAL = 600
+"""Rollout columns of a model that gets NODE_LIMIT; one twice as large gets a quarter, as each node takes longer."""
+_LEAST_SHARE, MOST_SHARE = 0.05, 10.0
+_MOST_OPEN = 3
+"""Sites without their proof after which a search that has a plan goes to no more: its bound is then what they cost at
+least."""
 
 FEW = 60
 """Columns of a first guess."""
@@ -29,6 +39,10 @@ _HAIR = 1e-9
 _FLOOR_GAP = 1e-3
 _FLOOR_NODES = 100
 """The floor in whole machines is only a bound: stopping early leaves it lower, never wrong."""
+
+
+Solve = Callable[[RuleModel, float], Solution]
+"""Solves a model to a relative gap."""
 
 
 @dataclass(frozen=True)
@@ -106,24 +120,21 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | N
     best = _guess(trial, gap, start)
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
-    nodes, bound, stopped = 0 if best is None else best.nodes, INFINITY, None
+    nodes, bound, unproven = 0 if best is None else best.nodes, INFINITY, 0
     for ranked in trial.sites:
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
         lower = trial.least + ranked.least_usd_per_hour
-        if lower >= ceiling:
+        if lower >= ceiling or (best is not None and unproven >= _MOST_OPEN):
             bound = min(bound, lower)
             break
-        try:
-            found = at_site(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
-        except SolverStoppedError as error:
-            stopped, bound = error, min(bound, lower)
-            continue
+        found = _searched(trial, ranked, gap, ceiling, INFINITY if best is None else ceiling)
+        unproven += found.bound < min(ceiling, found.solution.objective * (1.0 - gap)) * (1.0 - _HAIR)
         nodes += found.nodes
         bound = min(bound, max(lower, min(found.bound, ceiling)))
         if found.solution.values and (best is None or found.solution.objective < best.solution.objective):
             best = found
-    if best is None and stopped is not None:
-        raise stopped
+    if best is None and unproven:
+        raise _stopped(samples_per_s)
     return None if best is None else replace(best, bound=min(bound, best.solution.objective), nodes=nodes)
 
 
@@ -137,42 +148,115 @@ def solved(rules: RuleModel, gap: float) -> Solution:
 
     An answer at the node limit has a bound further off than the gap.
     """
-    solution = rules.model.minimise(gap=gap, node_limit=NODE_LIMIT)
+    solution = _tried(rules, gap)
     if solution.status is Status.STOPPED and not solution.values:
-        raise SolverStoppedError(f"no proof within {NODE_LIMIT} nodes at {rules.choice.samples_per_s:.3f} samples/s")
+        raise _stopped(rules.choice.samples_per_s)
     return solution
+
+
+def _tried(rules: RuleModel, gap: float) -> Solution:
+    """Solve a model as far as the nodes go: it may be stopped without an answer."""
+    share = min(MOST_SHARE, max(_LEAST_SHARE, (_USUAL / max(1, len(rules.rollout))) ** 2))
+    share = 1.0 if rules.problem.keeps_all else share
+    return rules.model.minimise(gap=gap, node_limit=math.ceil(NODE_LIMIT * share))
+
+
+def _few_nodes(rules: RuleModel, gap: float) -> Solution:
+    return rules.model.minimise(gap=gap, node_limit=min(FEW_NODES, NODE_LIMIT))
+
+
+def _stopped(samples_per_s: float) -> SolverStoppedError:
+    return SolverStoppedError(
+        f"neither a plan at {samples_per_s:.3f} samples/s nor a proof of none in {NODE_LIMIT} nodes"
+    )
+
+
+def _is_open(found: Found) -> bool:
+    """Is it open whether there is a plan?"""
+    return found.solution.status is Status.STOPPED and not found.solution.values
 
 
 def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float = INFINITY) -> Found:
     """Solve one site: without what is out of reach, dominated, or over the ceiling together with the rest.
 
-    Answers over the cutoff are not looked for, nor any where no rollout machine is left.
+    Answers over the cutoff are not looked for, nor any where no rollout machine is left. Raises SolverStoppedError
+    when neither an answer is found nor that there is none.
     """
-    return eased_first(trial.useful, lambda useful: _site_rules(trial, useful, ranked, ceiling), gap, cutoff)
+    found = _searched(trial, ranked, gap, ceiling, cutoff)
+    if _is_open(found):
+        raise _stopped(trial.useful.samples_per_s)
+    return found
+
+
+def _searched(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float) -> Found:
+    """As `at_site`, but where the nodes are used up without an answer it still says what is proven.
+
+    Where a few nodes settle nothing, a model of whole machines of a kind gives a bound, and the offers that a plan at
+    that bound would hold give a plan, before all columns are searched.
+    """
+
+    def rules_of(useful: Useful) -> RuleModel:
+        return _site_rules(trial, useful, ranked, ceiling)
+
+    if trial.useful.problem.keeps_all:
+        return eased_first(trial.useful, rules_of, gap, cutoff, _tried)
+    quick = _once(trial.useful, rules_of, gap, cutoff, _few_nodes)
+    is_proven = quick.solution.status is not Status.STOPPED
+    if (is_proven and _is_answer(quick)) or quick.solution.status is Status.INFEASIBLE:
+        return quick
+    best = _alike(trial, ranked, gap, (ceiling, cutoff))
+    best = _better(quick, best) if _is_answer(quick) else replace(best, bound=max(best.bound, quick.bound))
+    goal = min(cutoff, best.solution.objective * (1.0 - gap))
+    if best.bound >= goal:
+        return best
+    rest = eased_first(trial.useful.exact if is_proven else trial.useful, rules_of, gap, goal, _tried)
+    return _better(best, rest)
+
+
+def _better(one: Found, other: Found) -> Found:
+    """Return the better of two answers to one model, or to parts of it, with the better bound."""
+    best = min(one, other, key=lambda found: found.solution.objective)
+    return replace(best, bound=max(one.bound, other.bound), nodes=one.nodes + other.nodes)
+
+
+def _alike(trial: Trial, ranked: Ranked, gap: float, limits: tuple[float, float]) -> Found:
+    """Return a bound from machines of a kind, and the best plan under the cutoff of the offers it points at, if any."""
+    least_gang, site, _ = ranked
+    ceiling, cutoff = limits
+    useful, most = trial.useful.exact, min(ceiling, cutoff) - least_gang
+    near = trial.near(useful, site, ceiling - trial.floor.usd_per_hour - least_gang)
+    least = least_alike(useful, near, most)
+    few = replace(trial, among=few_offers(useful, least.rows))
+    found = _once(useful, lambda _: _site_rules(few, useful, ranked, ceiling), gap, cutoff, _tried)
+    return replace(found, bound=least_gang + least.usd_per_hour)
+
+
+def _once(useful: Useful, rules_of: Callable[[Useful], RuleModel], gap: float, cutoff: float, solve: Solve) -> Found:
+    rules = rules_of(useful)
+    if not rules.rollout:
+        return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, 0)
+    rules.model.cap_objective(cutoff)
+    solution = solve(rules, gap)
+    return Found(rules, solution, solution.bound, solution.nodes)
+
+
+def _is_answer(found: Found) -> bool:
+    """Is there an answer, and does it keep the rules that are eased?"""
+    return bool(found.solution.values) and is_kept(found.rules, found.solution)
 
 
 def eased_first(
-    useful: Useful,
-    rules_of: Callable[[Useful], RuleModel],
-    gap: float,
-    cutoff: float,
-    solve: Callable[[RuleModel, float], Solution] = solved,
+    useful: Useful, rules_of: Callable[[Useful], RuleModel], gap: float, cutoff: float, solve: Solve = solved
 ) -> Found:
     """Solve a model of eased columns, and only when its answer breaks a rule that was eased, that of the exact ones.
 
     What no eased plan can do, no plan can.
     """
-    nodes, bound = 0, -INFINITY
-    for one in (useful, useful.exact):
-        rules = rules_of(one)
-        if not rules.rollout:
-            return Found(rules, Solution(Status.INFEASIBLE, INFINITY, cutoff, 0), cutoff, nodes)
-        rules.model.cap_objective(cutoff)
-        solution = solve(rules, gap)
-        nodes, bound = nodes + solution.nodes, max(bound, solution.bound)
-        if not solution.values or is_kept(rules, solution):
-            break
-    return Found(rules, solution, bound, nodes)
+    eased = _once(useful, rules_of, gap, cutoff, solve)
+    if not eased.solution.values or not useful.is_eased or _is_answer(eased):
+        return eased
+    exact = _once(useful.exact, rules_of, gap, cutoff, solve)
+    return replace(exact, bound=max(eased.bound, exact.bound), nodes=eased.nodes + exact.nodes)
 
 
 def _site_rules(trial: Trial, useful: Useful, ranked: Ranked, ceiling: float) -> RuleModel:
@@ -265,4 +349,8 @@ def raised(trial: Trial, ceiling: float) -> Trial:
     rules = build(Choice(useful, tuple(kept.tolist()), (), None, relaxed=True))
     rules.model.cap_objective(floor.usd_per_hour + slack)
     solution = rules.model.minimise(gap=_FLOOR_GAP, node_limit=_FLOOR_NODES)
-    return replace(trial, rise=min(slack, max(0.0, solution.bound - floor.usd_per_hour)))
+    bound = solution.bound
+    if solution.status is Status.STOPPED:
+        near = np.flatnonzero(useful.exact.is_near & (trial.exact_extra <= slack))
+        bound = max(bound, least_alike(useful.exact, near, floor.usd_per_hour + slack).usd_per_hour)
+    return replace(trial, rise=min(slack, max(0.0, bound - floor.usd_per_hour)))

@@ -68,6 +68,21 @@ def test_node_limit_stops_without_a_proof() -> None:
     assert model.minimise(gap=0.0, node_limit=0).status is Status.STOPPED
 
 
+def test_a_model_that_is_stopped_with_a_point_over_its_cap_has_not_proven_the_cap() -> None:
+    """Else what was never searched would count as ruled out."""
+    model = Model()
+    pieces = [model.add_variable(cost=2.0 + (8 * index % 13) / 10, upper=1, integer=True) for index in range(40)]
+    for row in range(20):
+        terms = [(piece, 1.0 + (index * 13 + row * 7) % 11) for index, piece in enumerate(pieces)]
+        model.add_row(f"need{row}", terms, lower=51.5)
+    best = model.minimise(gap=0.0, node_limit=100_000)
+    assert best.status is Status.OPTIMAL
+    model.cap_objective(best.objective * 1.02)
+    stopped = [model.minimise(gap=0.0, node_limit=limit) for limit in (1, 3)]
+    assert all(one.status is Status.STOPPED and not one.values for one in stopped)
+    assert all(0.0 < one.bound <= best.objective for one in stopped)
+
+
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 30))
 @settings(max_examples=50, deadline=None)
 def test_bound_is_never_above_the_answer(prices: list[int], need: int) -> None:

@@ -1,7 +1,10 @@
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hexcloud.domain.errors import SolverStoppedError
 from hexcloud.domain.fleet import FleetState
@@ -9,10 +12,11 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner import search
+from hexcloud.planner import alike, search
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import cheapest
+from tests.planner.oracle import FEWER, Makers, problems
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -68,11 +72,42 @@ def test_a_solver_that_stops_before_its_proof_is_an_error(
 KINDS = (("big8", 24.0), ("big1", 3.2), ("lean8", 12.0), ("lean4", 6.2), ("lean2", 3.2), ("lean1", 1.6))
 
 
-def test_fifteen_hundred_offers_are_planned_within_seconds(
-    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+@given(st.data())
+@FEWER
+def test_what_machines_of_a_kind_cost_rules_out_no_optimum(makers: Makers, data: st.DataObject) -> None:
+    problem = data.draw(problems(makers))
+    target = problem.policy.target_samples_per_s
+    assert target is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "FEW_NODES", 0)
+        found = cheapest(problem, target, 0.0)
+    whole = cheapest(replace(problem, keeps_all=True), target, 0.0)
+    assert (found is None) == (whole is None)
+    if found is not None and whole is not None:
+        assert found.solution.objective == pytest.approx(whole.solution.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_a_search_that_runs_out_of_nodes_returns_its_best_plan_with_what_is_proven(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy, limit: int
 ) -> None:
-    """The aim is well under a second; the limit here allows for a busy machine."""
-    offers = [
+    careful = policy.model_copy(update={"survival_share": 0.7, "max_spot_share": 0.8})
+    problem = problem_of(make_market(*many_offers(make_offer, 8)), workload, careful)
+    best = cheapest(problem, 15.0, 0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "NODE_LIMIT", limit)
+        patch.setattr(search, "MOST_SHARE", 1.0)
+        patch.setattr(alike, "NODE_LIMIT", limit)
+        found, again = cheapest(problem, 15.0, 1e-3), cheapest(problem, 15.0, 1e-3)
+    assert best is not None and found is not None and again is not None
+    assert found.bound <= best.solution.objective * (1 + 1e-9)
+    assert found.solution.objective >= best.bound * (1 - 1e-9)
+    assert found.bound < found.solution.objective * (1 - 1e-3)
+    assert (again.solution.objective, again.bound) == (found.solution.objective, found.bound)
+
+
+def many_offers(make_offer: MakeOffer, places: int) -> list[Offer]:
+    return [
         make_offer(
             kind,
             price * (1 + (7 * place + 3 * zone) % 11 / 20) * (0.4 if tenure is Tenure.SPOT else 1.0),
@@ -80,18 +115,18 @@ def test_fifteen_hundred_offers_are_planned_within_seconds(
             zone=zone_name,
             tenure=tenure,
         )
-        for place in range(42)
+        for place in range(places)
         for zone, zone_name in enumerate("abc")
         for tenure in Tenure
-        for kind, price in (
-            ("big8", 24.0),
-            ("big1", 3.2),
-            ("lean8", 12.0),
-            ("lean4", 6.2),
-            ("lean2", 3.2),
-            ("lean1", 1.6),
-        )
+        for kind, price in KINDS
     ]
+
+
+def test_fifteen_hundred_offers_are_planned_within_seconds(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """The aim is well under a second; the limit here allows for a busy machine."""
+    offers = many_offers(make_offer, 42)
     assert len(offers) > 1500
     careful = policy.model_copy(update={"survival_share": 0.5})
     problem = problem_of(make_market(*offers), workload, careful)
