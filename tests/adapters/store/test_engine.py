@@ -83,9 +83,7 @@ def test_a_reader_is_not_stopped_by_a_writer_in_its_transaction(store: SqliteSto
     store.save_run(run)
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    begin = time.monotonic()
-    assert store.run(run.id) == run
-    assert time.monotonic() - begin < 1.0
+    assert store.run(run.id) == run, "a read that waited would end in `database is locked`"
     other.close()
 
 
