@@ -5,8 +5,8 @@ from hexcloud.estimate.memory import STATE_BYTES_PER_PARAM
 from hexcloud.estimate.transfer import transfer_s
 
 MEETING_S = 5.0
-"""For the groups of the change and of the new world to form: about 3 s with ranks that share two cores (tests/e2e).
-Those who join start while the others train on."""
+"""For the groups of the change and of the new world to form; those who join start while the others train on. A guess
+for NCCL: over gloo on one computer it is 0.3 s (tests/e2e/test_resized_gang.py)."""
 
 
 def resize_s(model: ModelSpec, gb_per_s: float) -> float:
