@@ -21,7 +21,7 @@ _REVOKED = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.GONE})
 def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
     """Return all nodes after one turn of launches, releases and ends. Changes nothing when nothing is left to do."""
     slots, may_join = {slot.name: slot for slot in placement.slots}, can_resize(placement, nodes, hands)
-    launching = Launching(hands, plan, slots, may_join)
+    launching = Launching(hands, plan, slots, may_join and not hands.seen.is_trained)
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
     after = _launch(change.launches, nodes, launching, purse)
@@ -83,7 +83,7 @@ def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse
     """Store the intents first, then call the provider for every intent, those of a controller that died included."""
     after, hands = dict(nodes), launching.hands
     gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
-    joiners = gang if launching.may_join and not hands.seen.is_trained else ()
+    joiners = gang if launching.may_join else ()
     for slot in (*(slot for slot in missing if slot.role is Role.ROLLOUT), *joiners):
         after |= _intend((slot,), after, hands, purse)
     if gang and not launching.may_join and not any(_is_fenced(node, hands) for node in nodes.values()):

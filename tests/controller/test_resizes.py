@@ -1,8 +1,11 @@
 """A gang at work becomes larger and smaller machine by machine: one rent each, no step lost, and never its head."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
@@ -16,6 +19,7 @@ from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.prices import PriceStep
 from hexcloud.simulator.simulation import Script, Simulation
 from hexcloud.simulator.world import small_market
+from tests.controller.test_laws import History, histories, live_through
 
 ControllerOf = Callable[[Simulation], Controller]
 PortsOf = Callable[..., Ports]
@@ -214,5 +218,21 @@ def test_members_that_the_market_takes_leave_nothing_behind(controller_of: Contr
     sim = simulation(losses=tuple(Loss(at_s, kind, nth) for nth, at_s in enumerate((320.0, 380.0, 460.0, 620.0))))
     live(sim, controller_of)
     assert not sim.cloud.running()
+    rent = sum(entry.usd for _, entry in sim.store.entries if entry.kind is CostKind.COMPUTE)
+    assert rent >= sim.billed_usd() - 1e-9
+
+
+@given(histories(), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_the_laws_hold_while_a_gang_changes_its_size(
+    controller_of: ControllerOf, history: History, is_elastic: bool
+) -> None:
+    moves = (*prices(CHEAPER_S, 0.8), *prices(DEARER_S, 1.0))
+    habits = replace(history.script.habits, is_elastic=is_elastic)
+    sim = Simulation(POLICY, replace(history.script, prices=moves, habits=habits))
+    live_through(sim, controller_of, history)
+    sim.cloud.advance()
+    assert not sim.cloud.running()
+    assert all(node.status is NodeStatus.GONE for node in sim.store.node_records.values())
     rent = sum(entry.usd for _, entry in sim.store.entries if entry.kind is CostKind.COMPUTE)
     assert rent >= sim.billed_usd() - 1e-9
