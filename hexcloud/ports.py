@@ -142,6 +142,9 @@ class PriceStore(Protocol):
 class Provisioner(Protocol):
     """Who rents machines. Every call may be repeated: a node id is launched at most once."""
 
+    is_elastic: bool
+    """Can one machine of a gang be rented after the others, and end without them? Else gangs come and go whole."""
+
     def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
         """Start one machine, or a whole gang in rank order, each under its node's id: all of it or nothing.
 

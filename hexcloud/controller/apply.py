@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hexcloud.controller.budget import Purse
-from hexcloud.controller.gang import BROKEN_GANG, asked_for, remnants
+from hexcloud.controller.gang import BROKEN_GANG, asked_for, is_at_work, remnants
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.launching import Launching
 from hexcloud.controller.life import OVER, Patience
@@ -20,12 +20,13 @@ _REVOKED = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.GONE})
 
 def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands, purse: Purse) -> Nodes:
     """Return all nodes after one turn of launches, releases and ends. Changes nothing when nothing is left to do."""
-    launching = Launching(hands, plan, {slot.name: slot for slot in placement.slots})
+    slots, may_join = {slot.name: slot for slot in placement.slots}, can_resize(placement, nodes, hands)
+    launching = Launching(hands, plan, slots, may_join and not hands.seen.is_trained)
     fleet = FleetState(nodes=tuple(node for node in nodes.values() if node.status is not NodeStatus.DRAINING))
     change = diff(placement, fleet)
     after = _launch(change.launches, nodes, launching, purse)
     part = hands.drain if _drains_trainer(nodes) else hands.end  # a last checkpoint takes all ranks
-    for remnant in remnants(change, placement, after):
+    for remnant in () if may_join else remnants(change, placement, after):
         after[remnant] = part(after[remnant], BROKEN_GANG)
     may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
@@ -34,6 +35,11 @@ def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands,
         after[node.id] = _end_further(after[node.id], hands) if node.status in _ENDING else after[node.id]
     sweep(nodes, hands)
     return after
+
+
+def can_resize(placement: Placement, nodes: Nodes, hands: Hands) -> bool:
+    """Can the gang that runs become that of the placement as it trains, its members rented and ended one by one?"""
+    return hands.ports.provisioner.is_elastic and is_at_work(placement, nodes.values(), hands.seen)
 
 
 def sweep(nodes: Nodes, hands: Hands) -> None:
@@ -77,12 +83,12 @@ def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse
     """Store the intents first, then call the provider for every intent, those of a controller that died included."""
     after, hands = dict(nodes), launching.hands
     gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
-    for slot in missing:
-        if slot.role is Role.ROLLOUT:
-            after |= _intend((slot,), after, hands, purse)
-    if gang and not any(_is_fenced(node, hands) for node in nodes.values()):
+    joiners = gang if launching.may_join else ()
+    for slot in (*(slot for slot in missing if slot.role is Role.ROLLOUT), *joiners):
+        after |= _intend((slot,), after, hands, purse)
+    if gang and not launching.may_join and not any(_is_fenced(node, hands) for node in nodes.values()):
         after |= _intend(gang, after, hands, purse)
-    for unit in asked_for(after.values(), launching.slots):
+    for unit in asked_for(after.values(), launching.slots, launching.may_join):
         after |= {node.id: node for node in launching.launch(unit)}
     return after
 

@@ -10,6 +10,7 @@ from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, P
 from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.plan import Role
 
 HARD_REFUSALS = 3
 """Refusals of a machine's end in a row, other than to wait, that the user is told of."""
@@ -57,7 +58,7 @@ class Hands:
         if draining != node:
             self.keep(node, draining)
         view = self.seen.node_view(node.id)
-        if (view and view.drained) or wall_s - since > self.ports.timing.drain_s:
+        if (view and view.drained) or wall_s - since > self._drain_s(node):
             return self.end(draining, cause)
         self._tell_to_drain(node.id)
         return draining
@@ -76,6 +77,13 @@ class Hands:
         limit_of = _global_limit_of if is_global else _limit_of
         same = tuple(other.id for other in self.seen.market.offers if limit_of(other) == limit_of(offer))
         self._block(same, self.memory.limits.refuse(limit_of(offer), self.seen.now_s), reason)
+
+    def _drain_s(self, node: Node) -> float:
+        """Return the wall seconds in which a node must have drained: the trainer ends its step before anything else."""
+        accepted = self.seen.accepted
+        if accepted is None or node.role is not Role.TRAINER:
+            return self.ports.timing.drain_s
+        return self.ports.timing.drain_s + accepted[0].forecast.step_s / self.seen.run.clock_scale
 
     def _tell_to_drain(self, node_id: NodeId) -> None:
         if self.seen.coordinator is None:

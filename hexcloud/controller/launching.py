@@ -39,6 +39,8 @@ class Launching:
     plan: ExecutionPlan
     slots: Mapping[SlotName, Slot]
     """The plan's, by name."""
+    may_join: bool = False
+    """Can machines join the trainer's gang one by one?"""
 
     def launch(self, gang: Gang) -> Gang:
         """Rent the machines of stored intents, again and again until the provider has them all, refused or is late."""

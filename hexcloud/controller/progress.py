@@ -48,11 +48,12 @@ def count_loss(node: Node, progress: Progress, wall_s: float) -> None:
 def never_up(nodes: Iterable[Node]) -> str | None:
     """Return what became of the last trainer gangs when too many in a row never came up, or None. Pure.
 
-    Refusals cost nothing and count for nothing; neither does a gang that we gave up for a better one.
+    Refusals cost nothing and count for nothing; neither does a gang that we gave up for a better one, nor a machine
+    that should have joined one at work.
     """
     gangs: dict[tuple[float, OfferId], list[Node]] = {}
     for node in nodes:
-        if node.role is Role.TRAINER:
+        if node.role is Role.TRAINER and not node.is_joiner:
             gangs.setdefault((node.requested_at_s, node.offer_id), []).append(node)
     failed: list[Node] = []
     for gang in gangs.values():

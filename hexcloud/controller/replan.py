@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hexcloud.controller.apply import Nodes
+from hexcloud.controller.apply import Nodes, can_resize
 from hexcloud.controller.budget import Purse, require_budget
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.observe import Seen, fleet_state
@@ -70,7 +70,7 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
     if seen.accepted is None:
         _require_agreed_price(result.plan, hands)
         require_budget(result.plan, seen.market, seen.run, hands.ports.timing)
-    judgement = _judge(result, fleet, seen)
+    judgement = _judge(result, fleet, nodes, hands)
     accepted = _accept(result.plan, judgement, fleet, seen)
     hands.ports.store.save_plan(seen.run.id, *accepted)
     if _names(accepted[1]) != _names(seen.placement):
@@ -92,7 +92,8 @@ def _require_agreed_price(plan: ExecutionPlan, hands: Hands) -> None:
         raise PlanError(f"the market moved since you agreed: {moved}; nothing was rented, start again")
 
 
-def _judge(result: PlanResult, fleet: FleetState, seen: Seen) -> Judgement:
+def _judge(result: PlanResult, fleet: FleetState, nodes: Nodes, hands: Hands) -> Judgement:
+    seen = hands.seen
     case = Case(
         plan=result.plan,
         current=placement_anew(seen.placement, seen.market, seen.run.workload) if seen.placement else None,
@@ -101,6 +102,7 @@ def _judge(result: PlanResult, fleet: FleetState, seen: Seen) -> Judgement:
         workload=seen.run.workload,
         policy=seen.run.policy,
         now_s=seen.now_s,
+        can_resize=can_resize(result.plan.placement, nodes, hands),
     )
     return judge(case)
 

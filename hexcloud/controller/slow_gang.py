@@ -20,7 +20,7 @@ SLOW = "slow links"
 
 def part_with_slow_gang(nodes: Nodes, hands: Hands) -> Nodes:
     """Return all nodes, those of a gang with a bad link on their way out and its pool blocked."""
-    gang = [node for node in nodes.values() if node.role is Role.TRAINER and node.status is not NodeStatus.GONE]
+    gang = [node for node in nodes.values() if _began_together(node)]
     if len(gang) < 2 or not _is_young(gang, hands):
         return nodes
     slow = slowest(_fresh(gang, hands), _forecast(gang, hands))
@@ -38,6 +38,11 @@ def slowest(links: Iterable[MeasuredLink], forecast: float) -> tuple[MeasuredLin
     shares = [(link, link.gb_per_s / forecast) for link in links if forecast > 0]
     bad = [(link, share) for link, share in shares if share < LEAST_SHARE]
     return min(bad, key=lambda pair: pair[1], default=None)
+
+
+def _began_together(node: Node) -> bool:
+    """Is it of the gang, and did it come up before training filled the gang's links?"""
+    return node.role is Role.TRAINER and node.status is not NodeStatus.GONE and not node.is_joiner
 
 
 def _is_young(gang: list[Node], hands: Hands) -> bool:

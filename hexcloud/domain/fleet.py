@@ -63,7 +63,12 @@ class Node(Frozen):
     rank: int = 0
     """Its place in its gang; a gang's head has 0."""
     gang: int = 1
-    """Machines that were asked for in one call with it, itself included: they live and die together."""
+    """Machines that were asked for in one call with it, itself included: they come up together or not at all."""
+
+    @property
+    def is_joiner(self) -> bool:
+        """Was it asked for alone, to join a gang that trains already?"""
+        return self.rank > 0 and self.gang == 1
 
 
 class Billed(Frozen):

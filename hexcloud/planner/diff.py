@@ -24,7 +24,10 @@ def diff(placement: Placement, fleet: FleetState) -> Diff:
     )
 
 
-def seniority(node: Node) -> tuple[bool, bool, float, str]:
-    """Return a sort key that puts the node most worth keeping first: staying, ready, and that for longest."""
+def seniority(node: Node) -> tuple[bool, bool, bool, float, str]:
+    """Return a sort key that puts the node most worth keeping first: staying, ready, a gang's head, ready for longest.
+
+    A gang that shrinks or grows does so under the head that it has.
+    """
     since_s = node.requested_at_s if node.ready_at_s is None else node.ready_at_s
-    return (node.status is NodeStatus.DRAINING, node.ready_at_s is None, since_s, node.id)
+    return (node.status is NodeStatus.DRAINING, node.ready_at_s is None, node.rank > 0, since_s, node.id)

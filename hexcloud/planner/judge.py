@@ -10,10 +10,13 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.plan import Columns, ExecutionPlan, Placement, Role, Slot, SlotName
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.resize import resize_s
 from hexcloud.estimate.risk import startup_s
 from hexcloud.planner.diff import diff
+from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.moves import Move, independent_moves, leaves_region, whole_move
 from hexcloud.planner.problem import Problem
+from hexcloud.planner.resize import is_resize
 from hexcloud.planner.worth import Worth
 
 
@@ -28,6 +31,8 @@ class Case(Frozen):
     policy: Policy
     now_s: float
     """Run clock, seconds since the epoch."""
+    can_resize: bool = False
+    """Can the gang that runs change its number of machines as it trains?"""
 
 
 def judge(case: Case) -> Judgement:
@@ -184,7 +189,7 @@ class _Bench:
         """Return what a move costs once.
 
         New machines are paid while they start and the old ones still work (make before break), leaving machines while
-        they finish what they hold, and the whole fleet while a new gang resumes from its checkpoint.
+        they finish what they hold, and the whole fleet while a gang changes.
         """
         calibration, offers = self.case.market.calibration, self.problem.offers
         seconds = sum(self.worth.price(slot) * startup_s(offers.get(slot.offer_id), calibration) for slot in move.joins)
@@ -192,8 +197,15 @@ class _Bench:
             self.worth.price(slot) * slot.rollout.generation_s for slot in move.leaves if slot.rollout is not None
         )
         if move.gang:
-            seconds += self.worth.usd_per_hour(slots) * calibration.restart_s
+            seconds += self.worth.usd_per_hour(slots) * self._standstill_s(move, slots)
         return seconds / 3600.0
+
+    def _standstill_s(self, move: Move, slots: tuple[Slot, ...]) -> float:
+        """Return how long nobody trains: while the state moves, or a new gang resumes from its checkpoint."""
+        offer = self.problem.offers.get(move.gang[0].offer_id)
+        if offer is None or not self.case.can_resize or not is_resize(slots, move.gang):
+            return self.case.market.calibration.restart_s
+        return resize_s(self.case.workload.model, forecast_gb_per_s(offer, offer, self.case.market.network))
 
     def _verdict(self, kind: MoveKind, move: Move, slots: tuple[Slot, ...]) -> Verdict:
         return Verdict(

@@ -155,7 +155,8 @@ class Trainer:
         )
         report = self._report(numbers)
         # The rest of the emulated gang's compute.
-        time.sleep(max(0.0, self._pace.end_s(begun_s, samples) - time.monotonic()))
+        share = len(self._crew.world.nodes) / self._spec.gang
+        time.sleep(max(0.0, self._pace.end_s(begun_s, samples, share) - time.monotonic()))
         report = self._timed(report, time.monotonic() - begun_s, wait_s)
         self._link.publish(report)
         self._board.step(report)

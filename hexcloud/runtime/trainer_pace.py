@@ -14,11 +14,14 @@ class GangPace:
         self._samples_per_s = samples_per_s
         self._end_s = float("-inf")
 
-    def end_s(self, begun_s: float, samples: int) -> float:
-        """Return the moment before which a step must not end that began then. Times are monotonic seconds."""
+    def end_s(self, begun_s: float, samples: int, share: float = 1.0) -> float:
+        """Return the moment before which a step must not end that began then. Times are monotonic seconds.
+
+        `share`: machines of the gang over those that the rate is of.
+        """
         if self._samples_per_s is None:
             return begun_s
-        duration = samples / self._samples_per_s
+        duration = samples / (self._samples_per_s * share)
         is_handover = begun_s - self._end_s <= self._HANDOVER * duration
         self._end_s = (self._end_s if is_handover else begun_s) + duration
         return self._end_s

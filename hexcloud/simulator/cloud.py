@@ -13,6 +13,7 @@ from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.simulator.capacity import Capacity
 from hexcloud.simulator.clock import VirtualClock
 from hexcloud.simulator.faults import Faults, Outage
+from hexcloud.simulator.gang import SimGang
 from hexcloud.simulator.machine import Machine
 from hexcloud.simulator.prices import SimMarket
 from hexcloud.simulator.training import Training
@@ -59,6 +60,10 @@ class Habits:
     notice_s: float = 120.0
     """From an interruption notice to the end (AWS: two minutes)."""
     checkpoint_s: float = 10.0
+    resize_s: float = 8.0
+    """From the order that a machine leaves its gang to a gang that does without it."""
+    is_elastic: bool = True
+    """Can machines of a gang come and go one by one?"""
 
 
 @dataclass
@@ -80,6 +85,7 @@ class SimCloud:
     training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
+        self.gang = SimGang(self.habits.resize_s)
         self._at_s = self.clock.now_s()
         self._struck: set[Loss] = set()
 
@@ -114,6 +120,10 @@ class SimCloud:
         needed = self._needed_share()
         return needed * FIXED_STEP_SHARE / (1.0 - needed * (1.0 - FIXED_STEP_SHARE))
 
+    def trained_per_wall_s(self, head: Machine) -> float:
+        """Return the samples per wall second that the gang can train: in proportion to its machines."""
+        return head.samples_per_wall_s * self.gang.share(head)
+
     def billed_usd(self, run_id: RunId) -> float:
         """Return what the run's machines have truly cost until now: rent only."""
         now_s = self.clock.now_s()
@@ -133,6 +143,8 @@ class SimCloud:
                 machine.is_registered = self.training.admitted.get(machine.id) == machine.token
             if machine.is_registered and self.training.run_until_wall_s is not None:
                 machine.run_until_wall_s = self.training.run_until_wall_s
+        if self.gang.follow(head, self.running(), self._at_s) and not self.training.is_over:
+            self.training.begin_anew()
 
     def _due_times(self) -> Iterator[float]:
         for machine in self.running():
@@ -142,6 +154,7 @@ class SimCloud:
                 yield machine.ends_s
         yield from self.capacity.times()
         yield from (loss.at_s for loss in self.losses)
+        yield from self.gang.due_s()
         if self.training.done_at_s is not None:
             yield self.training.done_at_s
 
@@ -210,6 +223,7 @@ class SimCloud:
             if machine.is_head and not machine.is_registered and machine.boots_s <= self._at_s:
                 machine.is_registered = True
                 self.training.recover(machine.id, machine.spec.steps, machine.spec.samples_per_step)
+                self.gang.begin()
                 for other in self._others(machine):
                     other.is_registered = False
 
@@ -225,7 +239,7 @@ class SimCloud:
         for machine in self.running():
             if machine.is_rollout():
                 machine.made_samples += machine.samples_per_wall_s * share * wall_s
-        trained = min(self._rollout_per_wall_s(), head.samples_per_wall_s)
+        trained = min(self._rollout_per_wall_s(), self.trained_per_wall_s(head))
         self.training.train(trained * wall_s, self.clock.to_wall(until_s))
 
     def _needed_share(self) -> float:
@@ -233,7 +247,7 @@ class SimCloud:
         head, rollout = self.head(), self._rollout_per_wall_s()
         if head is None or self.training.is_over or rollout <= 0:
             return 0.0
-        return min(1.0, head.samples_per_wall_s / rollout)
+        return min(1.0, self.trained_per_wall_s(head) / rollout)
 
     def _rollout_per_wall_s(self) -> float:
         """Return the samples per wall second that the rollout machines make when all are full."""

@@ -25,7 +25,8 @@ class SimCoordinator:
         registered = [machine for machine in self._cloud.running() if machine.is_registered]
         is_training = training.phase is RunPhase.TRAINING
         made = sum(machine.samples_per_wall_s for machine in registered if machine.is_rollout())
-        trained = max((machine.samples_per_wall_s for machine in registered if machine.is_head), default=0.0)
+        head = self._cloud.head()
+        trained = self._cloud.trained_per_wall_s(head) if head else 0.0
         return RunView(
             run_id=self._run.id,
             head=training.head,
@@ -89,7 +90,7 @@ class SimCoordinator:
             slots=machine.spec.slots,
             address=machine.id,
             tokens_per_s=machine.samples_per_wall_s * machine.spec.tokens_per_sample,
-            drained=machine.is_draining,
+            drained=machine.is_draining and (machine.is_head or machine.id not in self._cloud.gang.world),
             notice=machine.notice,
             heartbeat_at_s=self._cloud.clock.wall_s() - silent_s,
             generated_tokens=int(machine.made_samples * self._run.workload.response_tokens),

@@ -56,6 +56,11 @@ class Machine:
         real = self.engine_samples_per_wall_s if self.is_rollout() else None
         return self.spec.emulation.samples_per_s if real is None else real
 
+    @property
+    def is_going(self) -> bool:
+        """Was it told to leave, or will the cloud take it?"""
+        return self.is_draining or self.notice is not None
+
     def is_rollout(self) -> bool:
         """Does it make samples?"""
         return self.spec.role is Role.ROLLOUT

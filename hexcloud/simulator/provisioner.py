@@ -15,6 +15,7 @@ class SimProvisioner:
 
     def __init__(self, cloud: SimCloud) -> None:
         self._cloud = cloud
+        self.is_elastic = cloud.habits.is_elastic
 
     def launch(self, nodes: tuple[Node, ...], offer: Offer, commands: tuple[Command, ...]) -> None:
         """Start machines, all or none. Ids that were ever launched start nothing; those on the way raise NotYetError.

@@ -15,6 +15,8 @@ class Training:
     steps: int = 0
     samples_per_step: int = 1
     epoch: int = -1
+    has_trained: bool = False
+    """Has there been a step under the present head?"""
     samples: float = 0.0
     checkpoint_version: int = 0
     admitted: dict[NodeId, str] = field(default_factory=dict)
@@ -42,22 +44,28 @@ class Training:
         """Where the run is."""
         if self.is_done:
             return RunPhase.DONE
-        return RunPhase.TRAINING if self.version else RunPhase.STARTING
+        return RunPhase.TRAINING if self.has_trained else RunPhase.STARTING
 
     def recover(self, head: NodeId, steps: int, samples_per_step: int) -> None:
         """Begin an epoch on a new head."""
         self.head = head
         self.steps, self.samples_per_step = steps, samples_per_step
-        self.epoch += 1
-        self.samples = float(self.checkpoint_version * samples_per_step)
+        self.begin_anew()
+        self.has_trained = False
         self.admitted.clear()
         self.run_until_wall_s, self.done_at_s = None, None
+
+    def begin_anew(self) -> None:
+        """Begin an epoch at the last checkpoint: the state is lost."""
+        self.epoch += 1
+        self.samples = float(self.checkpoint_version * self.samples_per_step)
 
     def train(self, samples: float, wall_s: float) -> None:
         """Pass samples through the trainer until `wall_s`."""
         before = self.version
         self.samples += samples
         if self.version > before:
+            self.has_trained = True
             self.first_step_wall_s = self.first_step_wall_s or wall_s
             self.last_step_wall_s = wall_s
             self.checkpoint_version = max(self.checkpoint_version, self.version // CHECKPOINT_EVERY * CHECKPOINT_EVERY)

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hexcloud.controller.gang import BROKEN_GANG, asked_for, remnants
+from hexcloud.controller.gang import BROKEN_GANG, asked_for, is_at_work, remnants
+from hexcloud.controller.memory import Memory
+from hexcloud.controller.observe import observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
 from hexcloud.controller.report import RunFacts, build_report
@@ -132,3 +134,46 @@ def test_intents_are_launched_gang_by_gang(sim: Simulation, controller_of: Contr
     gangs = asked_for(reversed(nodes), slots)
     assert [[node.rank for node in gang] for gang in gangs] == [[0], [0], [0, 1]]
     assert all(len(gang) == 1 for gang in asked_for([node for node in nodes if node.rank == 0], slots))
+
+
+def test_who_would_join_is_launched_alone_and_only_while_the_gang_is_at_work(
+    sim: Simulation, controller_of: ControllerOf
+) -> None:
+    turns(sim, controller_of(sim), 1)
+    slots = {slot.name: slot for slot in placement(sim).slots}
+    head, member = trainers(sim)
+    joiner = member.model_copy(update={"status": NodeStatus.REQUESTED, "gang": 1})
+    ready = head.model_copy(update={"status": NodeStatus.READY})
+    assert asked_for((ready, joiner), slots) == ()
+    assert asked_for((ready, joiner), slots, may_join=True) == ((joiner,),)
+
+
+def test_joiners_without_their_head_are_of_no_use(sim: Simulation, controller_of: ControllerOf) -> None:
+    turns(sim, controller_of(sim), 40)
+    slot = next(slot for slot in placement(sim).slots if slot.rank == 1)
+    alone = Placement(slots=(slot.model_copy(update={"rank": 0}),))
+    joiner = trainers(sim)[1].model_copy(update={"gang": 1})
+    change = diff(alone, FleetState(nodes=(joiner,)))
+    assert not change.launches and remnants(change, alone, {joiner.id: joiner}) == (joiner.id,)
+
+
+def test_a_gang_is_at_work_once_it_has_trained_under_the_head_that_is_wanted(
+    sim: Simulation, ports_of: PortsOf
+) -> None:
+    ports = ports_of(sim)
+    controller = Controller(sim.run, ports)
+
+    def answer(wanted: Placement) -> bool:
+        return is_at_work(wanted, sim.store.nodes(sim.run.id), observe(sim.run, ports, Memory()))
+
+    turns(sim, controller, 24)
+    assert all(node.status is not NodeStatus.READY for node in trainers(sim)) and not answer(placement(sim))
+    turns(sim, controller, 20)
+    assert answer(placement(sim))
+    gang = placement(sim).role(Role.TRAINER)
+    assert answer(Placement(slots=gang[:1])), "one machine less"
+    other = gang[0].model_copy(update={"offer_id": "aws/us-east-1/a/8xH100/on_demand"})
+    assert not answer(Placement(slots=(other,))), "another offer"
+    promoted = tuple(slot.model_copy(update={"rank": 1 - slot.rank}) for slot in gang)
+    assert not answer(Placement(slots=promoted)), "another head"
+    assert not answer(Placement(slots=promoted[1:])), "the head leaves"

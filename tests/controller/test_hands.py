@@ -5,11 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from hexcloud.adapters.provisioners.naming import NODE, own_tags
-from hexcloud.controller.hands import END_REFUSED, HARD_REFUSALS
+from hexcloud.controller.hands import END_REFUSED, HARD_REFUSALS, Hands
+from hexcloud.controller.journal import Journal
+from hexcloud.controller.memory import Memory
+from hexcloud.controller.observe import observe
+from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CredentialsError, NotYetError, ProvisionError, RateLimitError, UnknownProvisionError
 from hexcloud.domain.event import Event
 from hexcloud.domain.fleet import NodeStatus
+from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.faults import Fault
 from hexcloud.simulator.simulation import Script, Simulation
@@ -99,3 +104,21 @@ def test_nobody_says_that_a_machine_is_still_listed_when_nothing_answers(control
         sim.clock.sleep(5.0)
     assert alarms(sim)
     assert all("cannot be asked" in event.text and "still listed" not in event.text for event in alarms(sim))
+
+
+def test_a_trainer_that_drains_may_end_its_step_first(
+    controller_of: ControllerOf, ports_of: Callable[..., Ports]
+) -> None:
+    sim = Simulation(POLICY)
+    controller_of(sim).reconcile_once()
+    ports = ports_of(sim)
+    seen, memory = observe(sim.run, ports, Memory()), Memory()
+    hands = Hands(ports, memory, seen, Journal(sim.store, seen))
+    assert seen.accepted is not None
+    step_s = seen.accepted[0].forecast.step_s
+    for node in seen.nodes:
+        ready = node.model_copy(update={"status": NodeStatus.READY})
+        memory.drained_at[node.id] = seen.wall_s - ports.timing.drain_s - step_s / 2
+        drained = hands.drain(ready, "released")
+        in_time = NodeStatus.DRAINING if node.role is Role.TRAINER else NodeStatus.STOPPING
+        assert drained.status is in_time

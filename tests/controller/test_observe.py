@@ -92,7 +92,7 @@ class Telling:
 
     def __init__(self, sim: Simulation) -> None:
         self.launch, self.terminate = sim.provisioner.launch, sim.provisioner.terminate
-        self.list_nodes = sim.provisioner.list_nodes
+        self.list_nodes, self.is_elastic = sim.provisioner.list_nodes, sim.provisioner.is_elastic
 
     def billed(self) -> tuple[Billed, ...]:
         return (Billed(node_id=NodeId("one"), from_s=1.0),)

@@ -141,7 +141,7 @@ def test_a_trainer_that_never_comes_up_again_and_again_ends_the_run_with_the_rea
     assert not sim.cloud.running()
 
 
-def trainer(attempt: int, cause: str, ready_at_s: float | None = None, rank: int = 0) -> Node:
+def trainer(attempt: int, cause: str, ready_at_s: float | None = None, rank: int = 0, gang: int = 1) -> Node:
     return Node(
         id=NodeId(f"sim.trainer-0.{attempt}.{rank}"),
         run_id=RunId("sim"),
@@ -154,6 +154,7 @@ def trainer(attempt: int, cause: str, ready_at_s: float | None = None, rank: int
         ready_at_s=ready_at_s,
         cause=cause,
         rank=rank,
+        gang=gang,
     )
 
 
@@ -169,11 +170,17 @@ def test_only_gangs_that_were_paid_for_and_never_came_up_count_and_only_in_a_row
 
 def test_a_gang_counts_once_however_many_of_its_members_never_came() -> None:
     gangs = [
-        trainer(attempt, "vanished from the provider", rank=rank)
+        trainer(attempt, "vanished from the provider", rank=rank, gang=4)
         for attempt in range(MAX_TRAINER_STARTS - 1)
         for rank in range(4)
     ]
     assert never_up(gangs) is None
+
+
+def test_a_machine_that_never_joins_a_gang_at_work_is_no_trainer_that_never_came_up() -> None:
+    joiners = [trainer(attempt, "late in register: no heartbeat", rank=1) for attempt in range(MAX_TRAINER_STARTS)]
+    assert all(node.is_joiner for node in joiners)
+    assert never_up(joiners) is None
 
 
 def test_a_run_that_never_trains_its_first_step_is_ended(controller_of: ControllerOf) -> None:

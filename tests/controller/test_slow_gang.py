@@ -64,6 +64,19 @@ def test_when_every_gang_is_slow_the_forecast_is_wrong_and_the_third_stays(ports
     assert [node.status for node in trainers(sim)[-1:]] == [NodeStatus.READY]
 
 
+def test_who_joined_a_gang_at_work_is_not_judged_by_links_that_training_fills(ports_of: PortsOf) -> None:
+    sim = live(ports_of, FORECAST, count=40)
+    _, member = trainers(sim)
+    sim.store.save_node(member.model_copy(update={"gang": 1}))
+    sim.cloud.gang_gb_per_s = 0.1 * FORECAST
+    controller = Controller(sim.run, ports_of(sim))  # it has judged no link yet
+    controller.reconcile_once()
+    assert [node.status for node in trainers(sim)] == [NodeStatus.READY] * 2
+    sim.store.save_node(member)
+    Controller(sim.run, ports_of(sim)).reconcile_once()
+    assert all(node.cause.startswith(SLOW) for node in trainers(sim)), "those who began together are"
+
+
 @pytest.mark.parametrize("both", [True, False])
 def test_a_pair_is_cut_off_only_when_neither_can_reach_the_other(ports_of: PortsOf, both: bool) -> None:
     from dataclasses import replace

@@ -50,6 +50,8 @@ ERRORS: dict[str, type[ProvisionError]] = {
 class Ec2Launcher:
     """Implements ports.Provisioner for one run. Remembers nothing: all it knows is on the machines' tags."""
 
+    is_elastic = False
+
     def __init__(self, run_id: RunId, regions: Iterable[str], around: Callable[[str], Any]) -> None:
         """`around(name)` is a context entered around each call that changes something on EC2."""
         self._run_id = run_id

@@ -134,6 +134,14 @@ def test_the_running_trainer_stays_the_head_when_the_gang_grows() -> None:
     assert ranks == {"trainer-7": 0, "trainer-8": 1}
 
 
+@pytest.mark.parametrize("gang", [1, 2, 3])
+def test_a_running_gang_keeps_its_head_whichever_machine_was_ready_first(gang: int) -> None:
+    members = [node(Role.TRAINER, number, ready_at_s=5.0).model_copy(update={"rank": 1}) for number in (10, 11)]
+    fleet = FleetState(nodes=(*members, node(Role.TRAINER, 9, ready_at_s=6.0)), next_slot=20)
+    placed = place(allocation(rollouts=1, gang=gang), fleet, market())
+    assert next(slot.name for slot in placed.role(Role.TRAINER) if slot.rank == 0) == "trainer-9"
+
+
 def test_an_offer_that_the_market_does_not_list_is_refused() -> None:
     empty = market().model_copy(update={"offers": ()})
     with pytest.raises(PlanError, match="does not list"):

@@ -31,3 +31,7 @@ def test_waiting_for_data_is_not_made_up_for() -> None:
 
 def test_without_emulation_nothing_is_waited_for() -> None:
     assert GangPace(None).end_s(3.0, 10**6) == 3.0
+
+
+def test_a_gang_of_half_the_machines_is_half_as_fast() -> None:
+    assert GangPace(256.0).end_s(0.0, 256, share=0.5) == 2.0

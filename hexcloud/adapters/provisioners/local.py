@@ -31,6 +31,9 @@ class LocalProvisioner:
     Nothing runs between calls: preemptions of the trace and kills after the grace happen at the next call of any kind.
     """
 
+    is_elastic = True
+    """Every machine is a process tree of its own."""
+
     def __init__(
         self,
         run_dir: Path,

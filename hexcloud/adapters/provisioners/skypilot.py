@@ -44,6 +44,9 @@ class SkyPilotProvisioner:
     One process at a time may use a run's folder; its threads all may.
     """
 
+    is_elastic = False
+    """A gang is one cluster: its machines begin and end together, and only they reach each other."""
+
     def __init__(
         self, run_id: RunId, run_dir: Path, sky: SkyCalls, machines: Mapping[str, Machines], wait_s: float = WAIT_S
     ) -> None:

@@ -113,6 +113,17 @@ def test_a_node_is_launched_once_however_often_it_is_asked_for(
     assert len(began(tmp_path, nodes[0])) == 1
 
 
+def test_a_machine_of_a_gang_ends_alone_and_another_comes_later(
+    provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer
+) -> None:
+    assert provisioner.is_elastic
+    head, member, joiner = nodes
+    provisioner.launch((head, member), offer, (shell(SLEEPER), shell(SLEEPER)))
+    provisioner.launch((joiner,), offer, (shell(SLEEPER),))
+    provisioner.terminate(member.id)
+    assert until(lambda: provisioner.list_nodes(RUN) == (head.id, joiner.id))
+
+
 def test_another_controller_adopts_what_runs(
     provisioner: LocalProvisioner, nodes: tuple[Node, ...], offer: Offer, tmp_path: Path, clock: Any
 ) -> None:

@@ -49,6 +49,17 @@ def test_a_restart_in_the_middle_of_a_launch_finds_it_again(
     assert len(rented.sky.of("launch")) == 1 and set(rented.listed()) == {node.id for node in gang}
 
 
+def test_a_gang_is_one_cluster_so_its_machines_end_together(
+    rented: Rented, here: Offer, gang: tuple[Node, ...]
+) -> None:
+    assert not rented.now.is_elastic
+    rented.launch(gang, here)
+    for _ in range(20):
+        with suppress(NotYetError):
+            rented.now.terminate(gang[-1].id)
+    assert rented.listed() == ()
+
+
 def test_a_slow_answer_never_holds_the_caller(rented: Rented, here: Offer, nodes: tuple[Node, ...]) -> None:
     hasty = SkyPilotProvisioner(RUN, rented.folder, rented.sky, {"aws": rented.machines}, wait_s=0.0)
     with pytest.raises(NotYetError) as wait:
