@@ -134,6 +134,7 @@ def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -
 
     from hexcloud.adapters.files import load_calibration, load_gpus
     from hexcloud.domain.errors import ConfigError
+    from hexcloud.domain.formation import Formation
     from hexcloud.domain.workload import Workload
     from hexcloud.estimate.memory import largest_micro_batch
     from hexcloud.estimate.training import Gang, step_s
@@ -155,7 +156,7 @@ def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -
         group_size=1,
     )
     gpu, ranks = load_gpus()[subject.gpu], gang[0] * gang[1]
-    fitting = largest_micro_batch(job, gpu, ranks, max(1, samples // ranks))
+    fitting = largest_micro_batch(job, gpu, Formation.flat(ranks), max(1, samples // ranks))
     if fitting < 1:
         raise ConfigError(f"{subject.model.name} does not fit {ranks} x {subject.gpu}: not one sample of a step")
     efficiency = load_calibration().without_factors().of(subject.gpu)
