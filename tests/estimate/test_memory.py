@@ -6,6 +6,7 @@ from hexcloud.adapters.files import load_models
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import (
     GIB,
@@ -108,3 +109,34 @@ def test_qwen_32b_runs_out_of_eight_80_gb_gpus(h800: GpuSpec) -> None:
     qwen = load_models()["Qwen2.5-32B"]
     job = Workload(model=qwen, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
     assert [largest_micro_batch(job, h800, Formation.flat(ranks), 1) for ranks in (8, 16)] == [0, 1]
+
+
+@given(machines=st.integers(1, 16), ranks=st.sampled_from([1, 2, 4, 8]), micro_batch=st.integers(1, 8))
+def test_copies_on_every_machine_never_take_less_than_shares(
+    workload: Workload, machines: int, ranks: int, micro_batch: int
+) -> None:
+    flat, copied = (
+        training_bytes(workload, Formation(kind, machines, ranks), micro_batch)
+        for kind in (LayoutKind.FSDP, LayoutKind.HSDP)
+    )
+    if machines == 1:
+        assert copied == flat
+    elif ranks > 1:
+        assert copied > flat
+    else:  # a whole model has nothing to gather, but its states
+        assert copied > flat - 18 * workload.model.params
+
+
+def test_tensor_parallelism_leaves_every_rank_the_head_and_cuts_the_work_of_a_layer(workload: Workload) -> None:
+    model = workload.model
+    one_more = [
+        training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many + 1)
+        - training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many)
+        for many in (8, 16)
+    ]
+    per_unit = 2 * model.layers + 10 + 24 / 4
+    assert one_more == pytest.approx([workload.tokens_per_sample * model.hidden * per_unit] * 2)
+    head = 2 * model.vocab * model.hidden
+    states = 18 * ((model.params - head) / 4 + head)
+    assert training_bytes(workload, Formation(LayoutKind.TP, 1, 4), 1) > states
+    assert training_bytes(workload, Formation(LayoutKind.TP, 2, 4), 1) > states / 2
