@@ -145,7 +145,7 @@ def test_a_gang_over_a_slow_network_copies_its_state_to_every_machine_where_it_f
     offer = make_offer("big8", stock=4, network_gb_per_s=1.25)
     market = make_market(offer)
     assert kinds_by_nodes(offer, market, workload, policy) == {1: "fsdp", 2: "hsdp", 3: "hsdp", 4: "hsdp"}
-    small = market.gpus["BIG"].model_copy(update={"hbm_gib": 32.0})
+    small = market.gpus["BIG"].model_copy(update={"hbm_gib": 24.0})
     tight = market.model_copy(update={"gpus": {**market.gpus, "BIG": small}})
     assert set(kinds_by_nodes(offer, tight, workload, policy).values()) == {"fsdp"}
 
