@@ -127,14 +127,13 @@ class _Shop:
         """Yield a gang of every number of nodes, in the fastest layout that fits."""
         for nodes in range(1, min(self._deepest, self._policy.max_gang_nodes, LARGEST_GANG) + 1):
             formations = _legal_formations(offer, nodes, self._workload)
-            gangs = [gang for formation in formations if (gang := self._gang(offer, formation)) is not None]
-            if gangs:
-                step_s, gang = min(gangs, key=lambda one: one[0])  # of equally fast ones the first
-                formation = gang.formation
+            found = [one for formation in formations if (one := self._gang(offer, formation)) is not None]
+            if found:
+                step_s, gang = min(found, key=lambda one: one[0])  # of equally fast ones the first
                 yield TrainerColumn(
                     offer_id=_NOBODY,
                     nodes=nodes,
-                    layout=Layout(kind=gang.layout.value, ranks=formation.size, micro_batch=gang.micro_batch),
+                    layout=Layout(kind=gang.layout.value, ranks=gang.formation.size, micro_batch=gang.micro_batch),
                     samples_per_s=self._workload.samples_per_step / step_s,
                     step_s=step_s,
                 )
