@@ -1,14 +1,19 @@
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
+from hexcloud.domain.errors import InfeasibleError
+from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import solve
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -194,3 +199,23 @@ def test_a_tensor_parallel_gang_may_have_more_gpus_than_a_batch_has_samples(
     offer = make_offer("big4", stock=4)
     few = workload.model_copy(update={"samples_per_step": 8})
     assert kinds_by_nodes(offer, make_market(offer), few, policy)[4] == "tp"
+
+
+def test_no_plan_is_lost_with_the_layouts_that_are_left_out(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """A plan has one gang in one layout: the best of all is the best of the best with each."""
+    offers = (make_offer("big4", stock=6, network_gb_per_s=12.5), make_offer("lean8", 9.0, stock=9))
+    market, wanted = make_market(*offers), policy.model_copy(update={"target_samples_per_s": 15.0})
+
+    def usd_per_hour(*kinds: LayoutKind) -> float:
+        job = workload.model_copy(update={"layouts": kinds})
+        columns, _ = build_columns(offers, market, job, wanted)
+        try:
+            return solve(Problem(columns, market, job, wanted, FleetState()), gap=0.0).usd_per_hour
+        except InfeasibleError:
+            return math.inf
+
+    alone = [usd_per_hour(kind) for kind in LayoutKind]
+    assert usd_per_hour(*LayoutKind) == pytest.approx(min(alone))
+    assert min(alone) < usd_per_hour(LayoutKind.FSDP)
