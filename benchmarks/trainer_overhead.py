@@ -24,11 +24,11 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.loss import group_advantages
 from hexcloud.runtime.tasks import SORT_DIGITS
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_model import config_of, pad
 from hexcloud.runtime.trainer_pack import Graded, Pack, layouts, make_pack
 from hexcloud.runtime.trainer_policy import Form

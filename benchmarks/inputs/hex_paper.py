@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from hexcloud.adapters.files import load_gpus, load_models
 from hexcloud.domain.calibration import Calibration, Efficiency
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.market import LinkScope, LinkSpec, Market, Network
 from hexcloud.domain.offer import Offer, Tenure, offer_id
 from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn
@@ -171,7 +172,7 @@ def columns_of(one: Replay, market: Market) -> Columns:
         if largest_batch(one.job, gpu, 1) >= SLOTS_PER_GPU:
             rollouts.append(_rollout_column(node, one.rollout[node.gpu]))
         for nodes in range(1, MAX_GANG_GPUS // size + 1):
-            if largest_micro_batch(one.job, gpu, nodes * size, 1) == 1:
+            if largest_micro_batch(one.job, gpu, Formation.flat(nodes * size), 1) == 1:
                 gangs.append(_gang(one, node, nodes, nodes * size * one.training[node.gpu]))
     return Columns(rollout=tuple(rollouts), trainer=tuple(gangs))
 

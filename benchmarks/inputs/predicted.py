@@ -12,6 +12,7 @@ from benchmarks.inputs.published import (
     TrainingRow,
 )
 from hexcloud.adapters.files import load_calibration, load_gpus, load_models
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
@@ -116,18 +117,18 @@ class Estimator:
     def most_samples(self, job: Workload, gpu: str, ranks: int) -> int:
         """Return the micro-batch a trainer would take; 0 when not one sample fits."""
         share = max(1, job.samples_per_step // ranks)
-        return largest_micro_batch(job, self.gpus[gpu], ranks, min(MAX_MICRO_BATCH, share))
+        return largest_micro_batch(job, self.gpus[gpu], Formation.flat(ranks), min(MAX_MICRO_BATCH, share))
 
     def micro_batch(self, row: TrainingRow) -> int:
         """Return the largest micro-batch that fits, at most the published one."""
         return largest_micro_batch(
-            plain_job(self.models[row.model], row), self.gpus[row.gpu], row.gpus, row.micro_batch
+            plain_job(self.models[row.model], row), self.gpus[row.gpu], Formation.flat(row.gpus), row.micro_batch
         )
 
     def most_at_once(self, job: Workload, case: MemoryRow) -> int:
         """Return how many samples fit in a case of memory, at most as many as are asked of a trainer."""
         if case.role == "training":
-            return largest_micro_batch(job, self.gpus[case.gpu], case.gpus, case.micro_batch)
+            return largest_micro_batch(job, self.gpus[case.gpu], Formation.flat(case.gpus), case.micro_batch)
         return largest_batch(job, self.gpus[case.gpu], case.gpus)
 
     def refused(self, job: Workload, row: RunRow) -> list[str]:

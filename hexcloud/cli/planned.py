@@ -154,6 +154,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "gap": allocation.proof.gap,
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
+        "trainer_layout": allocation.trainer.column.layout.model_dump(mode="json"),
         "allocation": [_line_fields(line, offers[line.offer]) for line in allocation_lines(plan)],
         "baselines": rivals_fields(planned.baselines),
         "rejected": [
@@ -231,11 +232,21 @@ def _sums(planned: Planned) -> str:
     return (
         f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){whole}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
-        f"proof       {proof} (gap {allocation.proof.gap:.2%})\n"
+        f"{_trainer(planned)}proof       {proof} (gap {allocation.proof.gap:.2%})\n"
         f"staleness   {forecast.staleness:.1f} of {planned.given.workload.eta} versions expected\n"
         f"held by     {_held_by(planned)}\n"
         f"solved in   {planned.solve_s:.2f} s"
     )
+
+
+def _trainer(planned: Planned) -> str:
+    """Return how the state spreads over the gang's GPUs; nothing of one GPU, where there is one way."""
+    column = planned.result.plan.allocation.trainer.column
+    if column.layout.ranks == 1:
+        return ""
+    machines = f"{column.nodes} machine{'s' if column.nodes > 1 else ''}"
+    whose = ", as asked" if len(planned.given.workload.layouts) == 1 else ""
+    return f"trainer     {column.layout.kind} over {column.layout.ranks} GPUs of {machines}{whose}\n"
 
 
 def _whole_run(samples: float, allocation: "Allocation", budget_usd: float | None) -> str:

@@ -12,6 +12,7 @@ from hexcloud.cli.output import print_json
 if TYPE_CHECKING:
     from hexcloud.adapters.engines.client import EngineClient
     from hexcloud.domain.calibration import Factor, Phase
+    from hexcloud.domain.formation import Formation
     from hexcloud.domain.metrics import StepRow
     from hexcloud.domain.model import ModelSpec
 
@@ -55,6 +56,7 @@ def profile(
     response_tokens: Annotated[int, typer.Option("--response-tokens", min=1, help="Engine: of a response.")] = 256,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Trainer: machines of its gang.")] = 1,
     gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1, help="Trainer: GPUs of a machine.")] = 8,
+    layout: Annotated[str, typer.Option("--layout", help="Trainer: fsdp, hsdp or tp, as it ran.")] = "fsdp",
     network_gb_per_s: Annotated[
         float, typer.Option("--network-gb-per-s", min=0.001, help="Trainer: network of a machine, one way.")
     ] = 50.0,
@@ -70,7 +72,7 @@ def profile(
     if source.startswith(("http://", "https://")):
         phase, findings = Phase.ROLLOUT, _engine(subject, (tp, batch), (prompt_tokens, response_tokens))
     else:
-        phase, findings = Phase.TRAINING, _trainer(subject, (nodes, gpus_per_node), network_gb_per_s)
+        phase, findings = Phase.TRAINING, _trainer(subject, _formation(layout, nodes, gpus_per_node), network_gb_per_s)
     _report(findings, _written(subject, phase, findings[-1], file), as_json)
 
 
@@ -128,7 +130,17 @@ def _greet(client: "EngineClient", url: str) -> None:
     ) from strange
 
 
-def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -> list[Finding]:
+def _formation(layout: str, nodes: int, gpus_per_node: int) -> "Formation":
+    from hexcloud.domain.errors import ConfigError
+    from hexcloud.domain.formation import Formation
+    from hexcloud.domain.training import LayoutKind
+
+    if layout not in set(LayoutKind):
+        raise ConfigError(f"--layout {layout!r} is unknown: say {', '.join(LayoutKind)}")
+    return Formation(LayoutKind(layout), nodes, gpus_per_node)
+
+
+def _trainer(subject: Subject, formation: "Formation", network_gb_per_s: float) -> list[Finding]:
     """Take the median step of the file, its own samples and lengths, and the largest micro-batch that fits."""
     import statistics
 
@@ -154,12 +166,14 @@ def _trainer(subject: Subject, gang: tuple[int, int], network_gb_per_s: float) -
         samples_per_step=samples,
         group_size=1,
     )
-    gpu, ranks = load_gpus()[subject.gpu], gang[0] * gang[1]
-    fitting = largest_micro_batch(job, gpu, ranks, max(1, samples // ranks))
+    gpu = load_gpus()[subject.gpu]
+    fitting = largest_micro_batch(job, gpu, formation, max(1, samples // formation.data_ranks))
     if fitting < 1:
-        raise ConfigError(f"{subject.model.name} does not fit {ranks} x {subject.gpu}: not one sample of a step")
+        machines = f"{formation.size} x {subject.gpu}"
+        raise ConfigError(f"{subject.model.name} does not fit {machines}: not one sample of a step")
     efficiency = load_calibration().without_factors().of(subject.gpu)
-    estimated_s = step_s(Gang(gpu, efficiency, *gang, network_gb_per_s, fitting), job)
+    size = (formation.machines, formation.ranks)
+    estimated_s = step_s(Gang(gpu, efficiency, *size, network_gb_per_s, fitting, formation.kind), job)
     measured_s = statistics.median(step.busy_s for step in steps)
     return [Finding(f"{len(steps)} steps", "samples/s", samples / measured_s, samples / estimated_s)]
 

@@ -6,6 +6,7 @@ from hexcloud.domain.command import CERTIFICATE_FILE, NODE_FILE, Command, Emulat
 from hexcloud.domain.fleet import Node
 from hexcloud.domain.plan import ExecutionPlan, Role, Slot, WeightRoute
 from hexcloud.domain.run import RunRecord
+from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.planner.distance import link_spec, scope_between
 
 COORDINATOR_PORT = 8477
@@ -64,7 +65,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
-        training=run.spec.training,
+        training=_training(slot, run),
         gang=node.gang,
         ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
@@ -73,6 +74,14 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
     if ports.authority is None:
         return spec
     return _with_gpus(_beyond_this_machine(spec, slot, run, ports), slot, seen)
+
+
+def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
+    """Return the trainer's settings, in the planned layout unless the user says which."""
+    settings = run.spec.training
+    if slot.trainer is None or settings.layout is not None:
+        return settings
+    return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

@@ -44,20 +44,10 @@ class Layout(Frozen):
     """How the trainer spreads over the ranks of a gang."""
 
     kind: str = "fsdp"
+    """A `LayoutKind`, or what only a benchmark plans."""
     ranks: int
     micro_batch: int = 1
     """Sequences per forward pass and rank."""
-
-
-class TrainerLayout(Frozen):
-    """One way in which a trainer declares that it can spread over machines. Only declared layouts are planned."""
-
-    kind: str = "fsdp"
-    """`fsdp`: parameters, gradients and optimizer states fully sharded over all ranks, as the estimator counts them.
-    The trainer also runs `hsdp` and `tp` where its user asks for them; their memory and speed are not estimated, so
-    no plan is made with them."""
-    most_nodes: int = Field(default=64, gt=0)
-    """Largest gang, machines."""
 
 
 class TrainerColumn(Frozen):

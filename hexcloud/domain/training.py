@@ -37,7 +37,10 @@ class Precision(StrEnum):
 
 
 class LayoutKind(StrEnum):
-    """How weights, gradients and moments spread over the ranks."""
+    """How weights, gradients and moments spread over the ranks. What stands here the trainer runs and plans weigh.
+
+    Of layouts that are equally fast a plan takes the one that stands first.
+    """
 
     FSDP = "fsdp"
     """Sharded over all ranks."""
@@ -76,7 +79,8 @@ class TrainingSpec(Frozen):
     precision: Precision = Precision.FP32
     activation_checkpointing: bool = False
     """Recompute a layer's activations in the backward pass instead of keeping them."""
-    layout: LayoutKind = LayoutKind.FSDP
+    layout: LayoutKind | None = None
+    """How the state spreads over the ranks; null: as planned."""
     ranks: int | None = Field(default=None, gt=0)
     """Processes on each machine of the trainer; null: one for each GPU, and one where machines are emulated."""
 

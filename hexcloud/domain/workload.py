@@ -4,6 +4,7 @@ from pydantic import Field, model_validator
 
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.training import LayoutKind
 
 
 class Workload(Frozen):
@@ -27,6 +28,10 @@ class Workload(Frozen):
     activation_recompute: bool = True
     """Gradient checkpointing (+2P FLOPs per token)."""
     reward_cpu_s_per_sample: float = Field(default=0.05, ge=0)
+    minibatches: int = Field(default=4, gt=0)
+    """Updates that the trainer makes of one batch."""
+    layouts: tuple[LayoutKind, ...] = tuple(LayoutKind)
+    """Layouts in which this job can be trained, the preferred first."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.training import LayoutKind
 
 
 class World(Frozen):
@@ -15,6 +16,8 @@ class World(Frozen):
     """Machines in order of rank; the head is first."""
     ranks: int = Field(default=1, gt=0)
     """Processes on each."""
+    layout: LayoutKind = LayoutKind.FSDP
+    """How the state spreads over them: the head's word, whatever a machine was told that came later."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""

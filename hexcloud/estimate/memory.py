@@ -3,14 +3,16 @@
 Sources: KV cache and weights follow from the model's published shape. Training states as AReaL keeps them
 (arXiv 2505.24298: half-precision weights, fp32 gradients, Adam): 2 + 4 + 4 + 4 + 4 bytes per parameter. Activations as
 in "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198): 2 bytes per token, layer and
-hidden unit are kept with checkpointing and 34 without. On top comes the larger of two peaks, which do not coincide: the
-loss, with logits and the head's gradient, and the largest layer, worked through again with its gradient.
+hidden unit are kept with checkpointing and 34 without, 24 of which tensor parallelism cuts. On top comes the larger
+of two peaks, which do not coincide: the loss, with logits and the head's gradient, and the largest layer, worked
+through again with its gradient.
 
 What is known to fit and to run out, and how this judges it: benchmarks/estimator_error.py.
 """
 
 from bisect import bisect_right
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
@@ -29,8 +31,11 @@ engine of four (vllm-project/vllm#16570), more channels in a gang. Llama-3-8B ru
 KV_HEADROOM = 1.2
 """Running samples are not all at their mean length at once; without room the engine retracts them."""
 STATE_BYTES_PER_PARAM = 18.0
-_KEPT_BYTES_PER_UNIT = {True: 2.0, False: 34.0}
-_LAYER_WORKING_BYTES_PER_UNIT = 34.0
+_INPUT_BYTES_PER_UNIT = 2.0
+"""Per token and hidden unit of a layer: what checkpointing keeps, whole on every rank."""
+_WHOLE_BYTES_PER_UNIT, _CUT_BYTES_PER_UNIT = 10.0, 24.0
+"""The same for all that a layer's backward pass needs: norms, inputs and residuals; and what lies between the two
+halves of a product, of which each rank of tensor parallelism has its part."""
 _LOGIT_BYTES = 12.0
 """Per vocabulary entry and token: bf16 logits, their fp32 log-probabilities, and a gradient of each."""
 _LOGIT_CHUNK_TOKENS = 4096
@@ -67,42 +72,63 @@ def largest_batch(workload: Workload, gpu: GpuSpec, tp: int) -> int:
     return max(1, int(tokens / (workload.mean_context * KV_HEADROOM)))
 
 
-def training_bytes(workload: Workload, ranks: int, micro_batch: int) -> float:
-    """Return bytes on one of `ranks` fully sharded ranks that hold `micro_batch` samples, one of them the longest."""
+def training_bytes(workload: Workload, formation: Formation, micro_batch: int) -> float:
+    """Return bytes on one rank of a formation that holds `micro_batch` samples, one of them the longest."""
     model = workload.model
     longest = workload.prompt_tokens + workload.max_response_tokens
     tokens = longest + (micro_batch - 1) * workload.tokens_per_sample
-    states = STATE_BYTES_PER_PARAM * model.params / ranks
-    kept = tokens * model.hidden * _KEPT_BYTES_PER_UNIT[workload.activation_recompute] * model.layers
-    return states + kept + max(_loss_bytes(workload, ranks, tokens), _layer_bytes(workload, ranks, tokens))
+    kept_per_unit = _INPUT_BYTES_PER_UNIT if workload.activation_recompute else _layer_bytes_per_unit(formation)
+    kept = tokens * model.hidden * kept_per_unit * model.layers
+    peak = max(_loss_bytes(workload, formation, tokens), _layer_bytes(workload, formation, tokens))
+    return _state_bytes(model, formation) + kept + peak
 
 
-def _loss_bytes(workload: Workload, ranks: int, tokens: float) -> float:
-    """Return bytes that the head and the loss take at their peak; one rank gathers no weights and scatters nothing."""
+def _state_bytes(model: ModelSpec, formation: Formation) -> float:
+    """Return bytes of weights, gradients and moments."""
+    return STATE_BYTES_PER_PARAM * params_to_share(model, formation.tensor) / formation.shards
+
+
+def _loss_bytes(workload: Workload, formation: Formation, tokens: float) -> float:
+    """Return bytes that the head and the loss take at their peak; who shares no state gathers and scatters nothing."""
     model = workload.model
     logits = min(tokens, _LOGIT_CHUNK_TOKENS) * model.vocab * _LOGIT_BYTES
-    gathered = (model.bytes_per_param + _GRADIENT_BYTES) if ranks > 1 else 0.0
+    gathered = (model.bytes_per_param + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
     return logits + gathered * model.vocab * model.hidden
 
 
-def _layer_bytes(workload: Workload, ranks: int, tokens: float) -> float:
+def _layer_bytes(workload: Workload, formation: Formation, tokens: float) -> float:
     """Return bytes that the backward pass of one layer takes at its peak, its recomputed activations included."""
     model = workload.model
-    working = _LAYER_WORKING_BYTES_PER_UNIT if workload.activation_recompute else 0.0
-    gathered = (_PREFETCHED_UNITS * model.bytes_per_param + _GRADIENT_BYTES) if ranks > 1 else 0.0
-    return tokens * model.hidden * working + gathered * _layer_params(model)
+    working = _layer_bytes_per_unit(formation) if workload.activation_recompute else 0.0
+    gathered = (_PREFETCHED_UNITS * model.bytes_per_param + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
+    return tokens * model.hidden * working + gathered * layer_params(model) / formation.tensor
 
 
-def largest_micro_batch(workload: Workload, gpu: GpuSpec, ranks: int, limit: int) -> int:
+def _layer_bytes_per_unit(formation: Formation) -> float:
+    return _WHOLE_BYTES_PER_UNIT + _CUT_BYTES_PER_UNIT / formation.tensor
+
+
+def largest_micro_batch(workload: Workload, gpu: GpuSpec, formation: Formation, limit: int) -> int:
     """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits."""
     usable = usable_training_bytes(gpu)
-    if training_bytes(workload, ranks, limit) <= usable:
+    if training_bytes(workload, formation, limit) <= usable:
         return limit
     return bisect_right(
-        range(1, limit + 1), usable, key=lambda micro_batch: training_bytes(workload, ranks, micro_batch)
+        range(1, limit + 1), usable, key=lambda micro_batch: training_bytes(workload, formation, micro_batch)
     )
 
 
-def _layer_params(model: ModelSpec) -> float:
-    """Parameters of one layer: what FSDP gathers whole."""
+def params_to_share(model: ModelSpec, tensor: int) -> float:
+    """Return the parameters that a rank works with, and shares with others by FSDP.
+
+    Tensor parallelism cuts the layers, not embeddings and the head. Without it these are all, to the last bit.
+    """
+    if tensor == 1:
+        return float(model.params)
+    layers = model.layers * layer_params(model)
+    return layers / tensor + model.params - layers
+
+
+def layer_params(model: ModelSpec) -> float:
+    """Return parameters of one layer: what FSDP gathers whole."""
     return max(0.0, model.params - 2.0 * model.vocab * model.hidden) / model.layers

@@ -1,4 +1,4 @@
-"""How fast a gang trains: FLOPs over the FLOPS it reaches, plus communication that compute does not hide.
+"""How fast a gang trains: FLOPs over the FLOPS it reaches, plus communication that compute does not hide (`traffic`).
 
 FLOPs per token: 2P a forward pass, 4P a backward pass, and causal attention on top, 2*layers*hidden*context per forward
 pass (as counted in Megatron-LM, arXiv 2104.04473), at its own, slower rate. A second forward pass gives pi_prox, a
@@ -9,13 +9,12 @@ import math
 from dataclasses import dataclass
 
 from hexcloud.domain.calibration import Efficiency
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.traffic import Wires, Work, exposed_s
 
-HIDDEN_SHARE = 0.8
-"""Share of compute behind which FSDP's prefetch hides communication; first gather and last scatter show (estimate)."""
-NETWORK_SHARE = 0.7
-"""Share of a machine's network that NCCL reaches, 0.6 over sockets to 0.9 over EFA (general knowledge, not re-read)."""
 ATTENTION_RATE = 0.5
 """Speed of attention as a share of that of matmuls. MPT-7B at 65,536 tokens implies 0.34 on H100 and 0.40 on A100 at
 32,768 (mosaicml/llm-foundry, benchmarking README @061f2c7) with the first FlashAttention; later kernels do better."""
@@ -25,7 +24,7 @@ _NODE_GPUS = 8
 
 @dataclass(frozen=True)
 class Gang:
-    """`nodes` equal machines of one zone that train together, fully sharded over all their GPUs."""
+    """`nodes` equal machines of one zone that train together."""
 
     gpu: GpuSpec
     efficiency: Efficiency
@@ -35,18 +34,23 @@ class Gang:
     """Of one machine, one way."""
     micro_batch: int
     """Samples per forward pass and rank."""
+    layout: LayoutKind = LayoutKind.FSDP
 
     @property
-    def ranks(self) -> int:
-        """GPUs of the gang."""
-        return self.nodes * self.gpus_per_node
+    def formation(self) -> Formation:
+        """How its GPUs share the work."""
+        return Formation(self.layout, self.nodes, self.gpus_per_node)
 
 
-def flops_per_token(workload: Workload) -> float:
-    """Return FLOPs one trained token costs, recomputation and pi_prox included; attention as if it were matmuls."""
+def flops_per_token(workload: Workload, tensor: int = 1) -> float:
+    """Return FLOPs that one trained token costs each of the `tensor` ranks that share the products of its layers.
+
+    Recomputation and pi_prox are included, and attention as if it were matmuls. The head is every rank's own.
+    """
     model = workload.model
     attention = 2.0 * model.layers * model.hidden * attention_context(workload)
-    forward = 2.0 * model.params + attention / ATTENTION_RATE
+    head = 2.0 * model.vocab * model.hidden
+    forward = head + (2.0 * model.params - head + attention / ATTENTION_RATE) / tensor
     passes = 3 + int(workload.activation_recompute) + int(workload.recompute_prox)
     return passes * forward
 
@@ -65,11 +69,12 @@ def mfu(efficiency: Efficiency, ranks: int) -> float:
 
 def step_s(gang: Gang, workload: Workload) -> float:
     """Return seconds to train one published batch: compute of the fullest rank, and communication that shows."""
-    samples = math.ceil(workload.samples_per_step / gang.ranks)
-    micro_steps = math.ceil(samples / gang.micro_batch)
+    formation = gang.formation
+    samples = math.ceil(workload.samples_per_step / formation.data_ranks)
     compute = samples * _sample_compute_s(gang, workload)
-    exposed = max(0.0, micro_steps * _micro_communication_s(gang, workload) - HIDDEN_SHARE * compute)
-    return (compute + exposed) / gang.efficiency.training_speed
+    wires = Wires(formation, gang.gpu.link_gb_per_s, gang.network_gb_per_s)
+    work = Work(samples, math.ceil(samples / gang.micro_batch), compute)
+    return (compute + exposed_s(wires, work, workload)) / gang.efficiency.training_speed
 
 
 def samples_per_s(gang: Gang, workload: Workload) -> float:
@@ -78,21 +83,6 @@ def samples_per_s(gang: Gang, workload: Workload) -> float:
 
 
 def _sample_compute_s(gang: Gang, workload: Workload) -> float:
-    flops = workload.tokens_per_sample * flops_per_token(workload)
-    return flops / (gang.gpu.bf16_tflops * 1e12 * mfu(gang.efficiency, gang.ranks))
-
-
-def _micro_communication_s(gang: Gang, workload: Workload) -> float:
-    """Gathers of bf16 weights (forward, backward, pi_prox) and one fp32 reduce-scatter, over the ring's slowest link.
-
-    A ring over several machines sends each byte over every machine's network once, whatever the GPUs behind it.
-    """
-    if gang.ranks == 1:
-        return 0.0
-    model = workload.model
-    gathers = 2 + int(workload.recompute_prox)
-    sent = (gang.ranks - 1) / gang.ranks * model.params * (model.bytes_per_param * gathers + 4.0)
-    link = gang.gpu.link_gb_per_s
-    if gang.nodes > 1:
-        link = min(link, gang.network_gb_per_s)
-    return sent / (link * NETWORK_SHARE * 1e9)
+    formation = gang.formation
+    flops = workload.tokens_per_sample * flops_per_token(workload, formation.tensor)
+    return flops / (gang.gpu.bf16_tflops * 1e12 * mfu(gang.efficiency, formation.size))

@@ -2,17 +2,22 @@
 
 Rollout at every legal tensor-parallel degree and every halving of the largest batch, gangs of every number of nodes.
 Nothing is chosen here: which of them count at a throughput is decided there (`useful`), or proofs would hold only for
-what was chosen beforehand. A replica stays inside one machine: the engine is started per machine, and slots are placed,
-drained and lost one by one. A model that fits no machine of an offer is a Rejection with the memory it needs.
+what was chosen beforehand. One thing is: of the layouts of one gang only the fastest that fits stays. They cost the
+same, take the same machines of every limit, and differ in nothing but their rate, of which no rule minds more: whatever
+plan has a slower one is as cheap and as good with the fastest. A replica stays inside one machine: the engine is
+started per machine, and slots are placed, drained and lost one by one. A model that fits no machine of an offer is a
+Rejection with the memory it needs.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.plan import Layout, RolloutColumn, TrainerColumn, TrainerLayout
+from hexcloud.domain.plan import Layout, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, training
 from hexcloud.estimate.memory import largest_batch, largest_micro_batch
@@ -24,8 +29,8 @@ MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 MAX_TP = 8
 MAX_MICRO_BATCH = 16
-LAYOUTS = (TrainerLayout(),)
-"""What the trainer of this package declares."""
+LARGEST_GANG = 64
+"""Machines."""
 _NOBODY = OfferId("")
 _ANY = RolloutColumn(offer_id=_NOBODY, tp=1, replicas=1, batch=1, samples_per_s=1.0, generation_s=1.0)
 
@@ -119,37 +124,37 @@ class _Shop:
         return self._speeds[key]
 
     def _gangs(self, offer: Offer) -> Iterator[TrainerColumn]:
-        """Yield a gang of every number of nodes in every layout that the trainer declares."""
-        for nodes in range(1, min(self._deepest, self._policy.max_gang_nodes) + 1):
-            for layout in LAYOUTS:
-                gang = self._gang(offer, nodes, layout) if nodes <= layout.most_nodes else None
-                if gang is not None:
-                    yield gang
+        """Yield a gang of every number of nodes, in the fastest layout that fits."""
+        for nodes in range(1, min(self._deepest, self._policy.max_gang_nodes, LARGEST_GANG) + 1):
+            formations = _legal_formations(offer, nodes, self._workload)
+            found = [one for formation in formations if (one := self._gang(offer, formation)) is not None]
+            if found:
+                step_s, gang = min(found, key=lambda one: one[0])  # of equally fast ones the first
+                yield TrainerColumn(
+                    offer_id=_NOBODY,
+                    nodes=nodes,
+                    layout=Layout(kind=gang.layout.value, ranks=gang.formation.size, micro_batch=gang.micro_batch),
+                    samples_per_s=self._workload.samples_per_step / step_s,
+                    step_s=step_s,
+                )
 
-    def _gang(self, offer: Offer, nodes: int, layout: TrainerLayout) -> TrainerColumn | None:
-        """Return the gang with the largest micro-batch that fits, or None when not one sample fits a rank."""
+    def _gang(self, offer: Offer, formation: Formation) -> tuple[float, Gang] | None:
+        """Return step time and gang with the largest micro-batch that fits, or None when not one sample fits a rank."""
         workload, single = self._workload, self._single(offer.gpu)
-        ranks = nodes * offer.gpu_count
-        share = min(MAX_MICRO_BATCH, workload.samples_per_step // ranks)
-        fitting = largest_micro_batch(workload, single.gpu, ranks, share) if share >= 1 else 0
+        share = min(MAX_MICRO_BATCH, workload.samples_per_step // formation.data_ranks)
+        fitting = largest_micro_batch(workload, single.gpu, formation, share) if share >= 1 else 0
         if fitting < 1:
             return None
         gang = Gang(
             gpu=single.gpu,
             efficiency=single.efficiency,
-            nodes=nodes,
-            gpus_per_node=offer.gpu_count,
+            nodes=formation.machines,
+            gpus_per_node=formation.ranks,
             network_gb_per_s=offer.network_gb_per_s,
             micro_batch=fitting,
+            layout=formation.kind,
         )
-        step_s = training.step_s(gang, workload)
-        return TrainerColumn(
-            offer_id=_NOBODY,
-            nodes=nodes,
-            layout=Layout(kind=layout.kind, ranks=ranks, micro_batch=fitting),
-            samples_per_s=workload.samples_per_step / step_s,
-            step_s=step_s,
-        )
+        return training.step_s(gang, workload), gang
 
 
 class _Speed(NamedTuple):
@@ -180,6 +185,18 @@ def _legal_tp(offer: Offer, workload: Workload) -> list[int]:
     """Degrees that divide the attention heads and the machine's GPUs, inside one machine."""
     largest = min(MAX_TP, offer.gpu_count)
     return [tp for tp in range(1, largest + 1) if workload.model.heads % tp == 0 and offer.gpu_count % tp == 0]
+
+
+def _legal_formations(offer: Offer, nodes: int, workload: Workload) -> Iterator[Formation]:
+    """Yield a gang's formations that differ from each other: tensor parallelism, too, divides heads and machine."""
+    model, gpus = workload.model, offer.gpu_count
+    for kind in workload.layouts:
+        is_tp = kind is LayoutKind.TP
+        if is_tp and any(count % gpus for count in (model.heads, model.kv_heads, model.intermediate)):
+            continue
+        is_flat = (nodes == 1 and kind is LayoutKind.HSDP) or (gpus == 1 and is_tp)
+        if not (is_flat and LayoutKind.FSDP in workload.layouts):
+            yield Formation(kind, nodes, gpus)
 
 
 def _halvings(batch: int) -> list[int]:

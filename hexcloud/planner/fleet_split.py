@@ -16,7 +16,7 @@ from hexcloud.domain.plan import Allocation, Columns, Placement, PlanResult, Slo
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import LARGEST_GANG, build_columns
 from hexcloud.planner.cut import bisect, eq3_score
 from hexcloud.planner.links import Links, link_graph, speed
 from hexcloud.planner.partition import partition
@@ -24,7 +24,6 @@ from hexcloud.planner.place import place
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.ring import choose_gang
 from hexcloud.planner.screen import screen
-from hexcloud.planner.unruled import LARGEST_GANG
 
 MAX_ROUNDS = 5
 """Cuts that are tried. The first, gamma = 1, leaves the MILP all choices, so later ones can only better the links."""

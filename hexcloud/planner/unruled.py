@@ -13,7 +13,7 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import LARGEST_GANG, build_columns
 from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
@@ -24,7 +24,6 @@ _LONG_AGO_S = -1e9
 """Generation time of samples that are young whatever the way of their weights."""
 _DEEP = 10_000
 """Machines of an offer where depth is no rule."""
-LARGEST_GANG = 64
 QUOTA = "quota["
 
 _POLICY: dict[str, dict[str, object]] = {

@@ -10,6 +10,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Rendezvous
 from hexcloud.domain.plan import Role
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.world import World
 from hexcloud.runtime.coordinator_nodes import KnownNode
 
@@ -58,7 +59,8 @@ class TrainerGang:
         wanted = (*(node for node in old if node in staying), *sorted(staying - set(old)))
         if world is None:
             if len(wanted) >= self._spec.gang:
-                self._world = World(nodes=wanted, ranks=self._spec.ranks)
+                layout = self._spec.training.layout or LayoutKind.FSDP
+                self._world = World(nodes=wanted, ranks=self._spec.ranks, layout=layout)
         elif not answering.issuperset(world.nodes if self._is_formed else world.union):
             # Who was lost before it had joined held nothing: the change is made without it.
             is_whole = not self._is_formed and answering.issuperset(world.before)
@@ -71,6 +73,6 @@ class TrainerGang:
         assert self._world is not None
         # Rank 0 lives on through a live change, and so does the place where it is met.
         store = self._world.store if before else ""
-        generation = self._world.generation + 1
-        self._world = World(generation=generation, nodes=nodes, ranks=self._spec.ranks, before=before, store=store)
+        changes = {"generation": self._world.generation + 1, "nodes": nodes, "before": before, "store": store}
+        self._world = self._world.model_copy(update=changes)
         self._is_formed = False

@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from hexcloud.domain.command import NodeSpec
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.sample import Group
@@ -24,7 +25,6 @@ from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoi
 from hexcloud.runtime.checkpoint_index import CheckpointInfo
 from hexcloud.runtime.reshard import describe
 from hexcloud.runtime.reshard_layout import TensorSpec
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_meeting import Meeting
 from hexcloud.runtime.trainer_policy import Form
 from hexcloud.runtime.trainer_ranks import Ranks, join, leave
@@ -214,7 +214,7 @@ class Crew:
         ranks = join(self._meeting.store(f"change/{world.generation}"), rank, everybody, settings)
         said = ranks.tell(passing.model_dump_json().encode() if rank == 0 and passing else None)
         passing = _Passing.model_validate_json(said)
-        got = carry_out(_change(world, passing.tensors, settings.layout), rank, parts, ranks.device)
+        got = carry_out(_change(world, passing.tensors), rank, parts, ranks.device)
         leave()
         if self._seat.spec.node_id not in world.nodes:
             return False
@@ -227,11 +227,12 @@ class Crew:
 
     def _join(self) -> Ranks:
         world, settings = self.world, self._seat.spec.training
-        formation = Formation(settings.layout, len(world.nodes), world.ranks)
+        formation = Formation(world.layout, len(world.nodes), world.ranks)
         return join(self._meeting.store(f"world/{world.generation}"), self._seat.rank(world), formation, settings)
 
     def _build(self, config: dict[str, object]) -> None:
-        ranks, settings = self._ranks, self._seat.spec.training
+        ranks = self._ranks
+        settings = self._seat.spec.training.model_copy(update={"layout": self.world.layout})
         self._state = TrainingState(Form(config, settings, ranks.device), ranks.mesh)
         self._step = TrainingStep(self._state, ranks, settings)
         self._whole = WholeModel(is_wanted=ranks.rank == 0)
@@ -248,12 +249,12 @@ class Crew:
         return _Order.model_validate_json(self._ranks.tell(None))
 
 
-def _change(world: World, tensors: Mapping[str, TensorSpec], kind: LayoutKind) -> Change:
+def _change(world: World, tensors: Mapping[str, TensorSpec]) -> Change:
     union = world.union
 
     def side(nodes: tuple[str, ...]) -> Side:
         places = tuple(union.index(node) * world.ranks + place for node in nodes for place in range(world.ranks))
-        return Side(Formation(kind, len(nodes), world.ranks), places)
+        return Side(Formation(world.layout, len(nodes), world.ranks), places)
 
     machines = tuple(rank // world.ranks for rank in range(len(union) * world.ranks))
     return Change(tensors, side(world.before), side(world.nodes), machines)

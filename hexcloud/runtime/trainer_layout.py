@@ -5,10 +5,10 @@ not there yet.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind
 from hexcloud.runtime.reshard_layout import (
     EMPTY,
@@ -27,20 +27,6 @@ COLUMN_PARALLEL = frozenset({"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj
 ROW_PARALLEL = frozenset({"o_proj", "down_proj"})
 COPIED = "buffer."
 """Tensors of these names are on every rank."""
-
-
-@dataclass(frozen=True)
-class Formation:
-    """How the ranks stand: `ranks` on each of `machines`, in this order."""
-
-    kind: LayoutKind
-    machines: int
-    ranks: int
-
-    @property
-    def size(self) -> int:
-        """All ranks."""
-        return self.machines * self.ranks
 
 
 def trainer_layout(tensors: Mapping[str, TensorSpec], formation: Formation, size: int, places: Sequence[int]) -> Layout:

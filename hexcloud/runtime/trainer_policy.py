@@ -49,7 +49,7 @@ class Policy(nn.Module):
 
 @dataclass(frozen=True)
 class Form:
-    """How a policy is built."""
+    """How a policy is built. The settings name the layout of its ranks; without one it is `fsdp`."""
 
     config: dict[str, object]
     """What `config.json` says."""
@@ -127,9 +127,10 @@ def settle(policy: Policy) -> None:
 
 
 def only_last_syncs(policy: Policy, is_last: bool) -> None:
-    """Let gradients of a minibatch add up on each rank and be summed over ranks with the last pass."""
+    """Let each pass scatter its gradients, of which a rank has room for its share only, and machines with copies of
+    the state sum theirs with the last pass."""
     if isinstance(policy, FSDPModule):
-        policy.set_requires_gradient_sync(is_last)
+        policy.set_requires_all_reduce(is_last)
 
 
 def _spread(layer: nn.Module, settings: TrainingSpec, mesh: DeviceMesh | None) -> None:
@@ -160,7 +161,7 @@ def _shard(module: nn.Module, settings: TrainingSpec, mesh: DeviceMesh | None) -
     fully_shard(module, mesh=_own(mesh, settings.layout), mp_policy=precision)
 
 
-def _own(mesh: DeviceMesh, kind: LayoutKind) -> DeviceMesh:
+def _own(mesh: DeviceMesh, kind: LayoutKind | None) -> DeviceMesh:
     """Return the part of the mesh over which FSDP2 works: of two dimensions it copies over the first."""
     return mesh["machines"] if kind is LayoutKind.TP else mesh
 

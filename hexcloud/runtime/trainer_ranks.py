@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch.distributed import HashStore, Store  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, Precision, TrainingSpec
-from hexcloud.runtime.trainer_layout import Formation
 
 TIMEOUT = timedelta(seconds=300)
 """A rank that waits longer for the others ends: one of them is gone. A step and the writing of weights take less."""
@@ -36,7 +36,7 @@ class Ranks:
     @property
     def data_ranks(self) -> int:
         """Ranks with samples of their own: those of one machine share them under tensor parallelism."""
-        return self.formation.machines if self.formation.kind is LayoutKind.TP else self.size
+        return self.formation.data_ranks
 
     @property
     def data_rank(self) -> int:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
+from hexcloud.domain.formation import Formation
 from hexcloud.runtime.reshard import Traffic, allocate, describe, reshard
 from hexcloud.runtime.reshard_layout import TensorSpec, replicated
 from hexcloud.runtime.reshard_plan import plan_reshard
-from hexcloud.runtime.trainer_layout import COPIED, Formation, trainer_layout
+from hexcloud.runtime.trainer_layout import COPIED, trainer_layout
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState
 

@@ -15,6 +15,7 @@ from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
 from hexcloud.domain.workload import Workload
+from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import rented_clouds, require_provider
 from hexcloud.wiring.task import require_task, require_usable_task
@@ -49,16 +50,19 @@ def workload_of(spec: RunSpec) -> Workload:
     from hexcloud.adapters.files import find_model
 
     require_task(spec.task)
+    model = find_model(spec.model)
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(
-        model=find_model(spec.model),
+        model=model,
         prompt_tokens=spec.prompt_tokens,
         response_tokens=spec.response_tokens,
         max_response_tokens=max(8192, int(spec.response_tokens * 4)),
         samples_per_step=spec.batch,
         group_size=spec.group,
         eta=spec.eta,
+        minibatches=spec.training.minibatches,
+        layouts=layouts_of(spec, model),
     )
 
 

@@ -12,6 +12,7 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Role
 from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
+from hexcloud.domain.training import LayoutKind
 from hexcloud.planner.baselines import SKYPILOT
 
 
@@ -68,6 +69,16 @@ def test_expected_losses_are_among_the_parts_of_the_price_where_there_are_some(p
     allocation = plan.allocation.model_copy(update={"risk_usd_per_hour": 0.25})
     result = planned.result.model_copy(update={"plan": plan.model_copy(update={"allocation": allocation})})
     assert ", expected losses 0.25)" in told(replace(planned, result=result), ())
+
+
+def test_the_layout_of_the_gang_is_told_where_it_has_several_gpus(planned: Planned) -> None:
+    column = planned.result.plan.allocation.trainer.column
+    assert column.layout.ranks > 1
+    assert plan_fields(planned)["trainer_layout"] == column.layout.model_dump(mode="json")
+    shown = f"trainer     {column.layout.kind} over {column.layout.ranks} GPUs of {column.nodes} machine"
+    assert shown in told(planned, ()) and "as asked" not in told(planned, ())
+    pinned = planned.given.workload.model_copy(update={"layouts": (LayoutKind(column.layout.kind),)})
+    assert "as asked" in told(replace(planned, given=replace(planned.given, workload=pinned)), ())
 
 
 def told(planned: Planned, rented: tuple[Offer, ...]) -> str:

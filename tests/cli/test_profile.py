@@ -112,6 +112,20 @@ def _gang_rate(given: wiring.PlanInput) -> float:
     return columns.trainer[0].samples_per_s
 
 
+def test_a_trainer_is_compared_with_the_estimate_of_the_layout_that_it_ran(
+    cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    steps, speeds = write_steps(tmp_path / "metrics.jsonl", busy_s=120.0), []
+    gang = ("--nodes", "2", "--network-gb-per-s", "1.25")
+    for layout in ("fsdp", "hsdp"):
+        said = cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B", *gang, "--layout", layout)
+        assert said.code == 0, said.err
+        speeds.append(load_factors(home / "calibration.yaml")[0].speed)
+    assert speeds[0] > speeds[1]
+    said = cli("profile", str(steps), "--gpu", "H100", "--model", "Qwen2.5-7B", "--layout", "ddp")
+    assert said.code == 2 and "say fsdp, hsdp, tp" in said.err
+
+
 def test_a_second_measurement_replaces_the_first(cli: Cli, home: Path, tmp_path: Path) -> None:
     for busy_s in (30.0, 15.0):
         steps = write_steps(tmp_path / "metrics.jsonl", busy_s)

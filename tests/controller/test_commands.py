@@ -12,6 +12,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.plan import ExecutionPlan, Role, Slot
 from hexcloud.domain.policy import Policy
+from hexcloud.domain.training import LayoutKind
 from hexcloud.planner.distance import scope_between
 from hexcloud.simulator.simulation import Simulation
 
@@ -155,3 +156,19 @@ def test_on_this_machine_nothing_travels(started: Simulation, ports_of: Callable
     spec = node_spec(node, slot, plan_of(seen), seen, ports)
     assert (spec.store, spec.ca_pem, spec.coordinator_port, spec.notice) == ("", "", 0, "")
     assert (spec.run_dir, spec.output) == (seen.run.run_dir, seen.run.output)
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, LayoutKind.HSDP), (LayoutKind.TP, LayoutKind.TP)])
+def test_the_trainer_is_told_the_planned_layout_unless_the_user_names_one(
+    started: Simulation, ports_of: Callable[[Simulation], Ports], asked: LayoutKind | None, told: LayoutKind
+) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    plan = plan_of(seen)
+    slot = first(plan, Role.TRAINER)
+    assert slot.trainer is not None
+    hybrid = slot.trainer.layout.model_copy(update={"kind": "hsdp"})
+    slot = slot.model_copy(update={"trainer": slot.trainer.model_copy(update={"layout": hybrid})})
+    settings = seen.run.spec.training.model_copy(update={"layout": asked})
+    run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"training": settings})})
+    node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
+    assert node_spec(node, slot, plan, replace(seen, run=run), ports).training.layout is told

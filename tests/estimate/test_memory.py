@@ -3,8 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hexcloud.adapters.files import load_models
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import (
     GIB,
@@ -53,8 +55,8 @@ def test_kv_cache_is_split_over_kv_heads_only(models: dict[str, ModelSpec]) -> N
 
 
 def test_7b_needs_more_than_one_80_gib_gpu_to_train(workload: Workload, h800: GpuSpec) -> None:
-    assert largest_micro_batch(workload, h800, 1, 16) == 0
-    assert largest_micro_batch(workload, h800, 8, 16) >= 4
+    assert largest_micro_batch(workload, h800, Formation.flat(1), 16) == 0
+    assert largest_micro_batch(workload, h800, Formation.flat(8), 16) >= 4
 
 
 @given(ranks=st.integers(1, 64), limit=st.integers(1, 64), most_tokens=st.sampled_from([512, 2048, 8192]))
@@ -62,21 +64,24 @@ def test_micro_batch_fits_and_one_more_would_not(
     workload: Workload, h800: GpuSpec, ranks: int, limit: int, most_tokens: int
 ) -> None:
     workload = workload.model_copy(update={"max_response_tokens": most_tokens, "response_tokens": 400.0})
-    found = largest_micro_batch(workload, h800, ranks, limit)
+    found = largest_micro_batch(workload, h800, Formation.flat(ranks), limit)
     if found > 0:
-        assert training_bytes(workload, ranks, found) <= usable_training_bytes(h800)
+        assert training_bytes(workload, Formation.flat(ranks), found) <= usable_training_bytes(h800)
     if found < limit:
-        assert training_bytes(workload, ranks, found + 1) > usable_training_bytes(h800)
+        assert training_bytes(workload, Formation.flat(ranks), found + 1) > usable_training_bytes(h800)
 
 
 def test_states_take_18_bytes_a_parameter_over_all_ranks(workload: Workload) -> None:
-    difference = training_bytes(workload, 8, 1) - training_bytes(workload, 16, 1)
+    difference = training_bytes(workload, Formation.flat(8), 1) - training_bytes(workload, Formation.flat(16), 1)
     assert difference == pytest.approx(18 * workload.model.params / 16)
 
 
 def test_checkpointing_saves_most_of_the_activations(workload: Workload) -> None:
     kept = workload.model_copy(update={"activation_recompute": False})
-    grown, grown_less = (training_bytes(job, 64, 16) - training_bytes(job, 64, 8) for job in (kept, workload))
+    grown, grown_less = (
+        training_bytes(job, Formation.flat(64), 16) - training_bytes(job, Formation.flat(64), 8)
+        for job in (kept, workload)
+    )
     assert grown > 5 * grown_less
 
 
@@ -85,8 +90,8 @@ def test_a_unit_at_work_is_gathered_whole_and_its_gradient_too(
 ) -> None:
     """On one rank nothing is gathered: states alone differ otherwise."""
     states = 18 * workload.model.params
-    alone = training_bytes(workload, 1, 1) - states
-    shared = training_bytes(workload, 2, 1) - states / 2
+    alone = training_bytes(workload, Formation.flat(1), 1) - states
+    shared = training_bytes(workload, Formation.flat(2), 1) - states / 2
     head = workload.model.vocab * workload.model.hidden
     assert shared - alone == pytest.approx(6 * head)
 
@@ -96,11 +101,42 @@ def test_llama_8b_runs_out_of_eight_24_gb_gpus(h800: GpuSpec, gib: float, fits: 
     """hiyouga/LlamaFactory#5977: full fine-tuning at 1,024 tokens, fully sharded, one sample a rank."""
     llama = load_models()["Llama-3.1-8B"]
     job = Workload(model=llama, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
-    assert (largest_micro_batch(job, small_gpu(h800, gib), 8, 1) == 1) == fits
+    assert (largest_micro_batch(job, small_gpu(h800, gib), Formation.flat(8), 1) == 1) == fits
 
 
 def test_qwen_32b_runs_out_of_eight_80_gb_gpus(h800: GpuSpec) -> None:
     """hiyouga/LlamaFactory#6999 and simplescaling/s1#13; sixteen are enough."""
     qwen = load_models()["Qwen2.5-32B"]
     job = Workload(model=qwen, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
-    assert [largest_micro_batch(job, h800, ranks, 1) for ranks in (8, 16)] == [0, 1]
+    assert [largest_micro_batch(job, h800, Formation.flat(ranks), 1) for ranks in (8, 16)] == [0, 1]
+
+
+@given(machines=st.integers(1, 16), ranks=st.sampled_from([1, 2, 4, 8]), micro_batch=st.integers(1, 8))
+def test_copies_on_every_machine_never_take_less_than_shares(
+    workload: Workload, machines: int, ranks: int, micro_batch: int
+) -> None:
+    flat, copied = (
+        training_bytes(workload, Formation(kind, machines, ranks), micro_batch)
+        for kind in (LayoutKind.FSDP, LayoutKind.HSDP)
+    )
+    if machines == 1:
+        assert copied == flat
+    elif ranks > 1:
+        assert copied > flat
+    else:  # a whole model has nothing to gather, but its states
+        assert copied > flat - 18 * workload.model.params
+
+
+def test_tensor_parallelism_leaves_every_rank_the_head_and_cuts_the_work_of_a_layer(workload: Workload) -> None:
+    model = workload.model
+    one_more = [
+        training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many + 1)
+        - training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many)
+        for many in (80, 160)  # enough for a layer to take more than the loss
+    ]
+    per_unit = 2 * model.layers + 10 + 24 / 4
+    assert one_more == pytest.approx([workload.tokens_per_sample * model.hidden * per_unit] * 2)
+    head = 2 * model.vocab * model.hidden
+    states = 18 * ((model.params - head) / 4 + head)
+    assert training_bytes(workload, Formation(LayoutKind.TP, 1, 4), 1) > states
+    assert training_bytes(workload, Formation(LayoutKind.TP, 2, 4), 1) > states / 2

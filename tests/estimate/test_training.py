@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hexcloud.domain.calibration import Efficiency
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.training import (
     Gang,
@@ -97,3 +98,32 @@ def test_one_gpu_has_nobody_to_talk_to(workload: Workload, gang: Gang) -> None:
     alone = replace(gang, gpus_per_node=1)
     no_link = replace(alone, gpu=alone.gpu.model_copy(update={"link_gb_per_s": 0.001}))
     assert step_s(alone, workload) == step_s(no_link, workload)
+
+
+@given(gb_per_s=st.floats(0.5, 400), micro_batch=st.integers(1, 16))
+def test_one_machine_trains_as_fast_under_hsdp_as_under_fsdp(
+    workload: Workload, h800: GpuSpec, fast: Efficiency, gb_per_s: float, micro_batch: int
+) -> None:
+    flat = Gang(h800, fast, 1, 8, gb_per_s, micro_batch)
+    assert step_s(replace(flat, layout=LayoutKind.HSDP), workload) == step_s(flat, workload)
+
+
+def test_a_slow_network_makes_copies_on_every_machine_faster_and_a_fast_one_makes_it_all_one(
+    workload: Workload, gang: Gang
+) -> None:
+    slow, quick = replace(gang, nodes=2, network_gb_per_s=1.25), replace(gang, nodes=2, network_gb_per_s=400)
+    assert step_s(replace(slow, layout=LayoutKind.HSDP), workload) < step_s(slow, workload) / 2
+    assert step_s(replace(quick, layout=LayoutKind.HSDP), workload) == step_s(quick, workload)
+
+
+def test_tensor_parallelism_cuts_everything_but_the_head(workload: Workload) -> None:
+    head = 5 * 2 * workload.model.vocab * workload.model.hidden
+    whole = flops_per_token(workload)
+    assert flops_per_token(workload, 4) == pytest.approx(head + (whole - head) / 4)
+
+
+def test_tensor_parallelism_pays_for_its_sums_on_slow_links(workload: Workload, gang: Gang) -> None:
+    four = replace(gang, gpus_per_node=4, layout=LayoutKind.TP)
+    pcie = replace(four, gpu=four.gpu.model_copy(update={"link_gb_per_s": 25.0}))
+    assert step_s(pcie, workload) > 1.5 * step_s(four, workload)
+    assert step_s(four, workload) > step_s(replace(four, layout=LayoutKind.FSDP), workload)

@@ -1,13 +1,19 @@
+import math
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
+from hexcloud.domain.errors import InfeasibleError
+from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import solve
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.problem import Problem
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -129,3 +135,87 @@ def test_columns_are_sorted_by_offer(market: Market, workload: Workload, policy:
     columns, _ = build_columns(market.offers[::-1], market, workload, policy)
     names = [column.offer_id for column in columns.rollout]
     assert names == sorted(names)
+
+
+def kinds_by_nodes(offer: Offer, market: Market, workload: Workload, policy: Policy) -> dict[int, str]:
+    columns, _ = build_columns((offer,), market, workload, policy)
+    gangs = {gang.nodes: gang.layout.kind for gang in columns.trainer}
+    assert len(gangs) == len(columns.trainer), "one gang of each size"
+    return gangs
+
+
+def test_a_gang_over_a_slow_network_copies_its_state_to_every_machine_where_it_fits(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8", stock=4, network_gb_per_s=1.25)
+    market = make_market(offer)
+    assert kinds_by_nodes(offer, market, workload, policy) == {1: "fsdp", 2: "hsdp", 3: "hsdp", 4: "hsdp"}
+    small = market.gpus["BIG"].model_copy(update={"hbm_gib": 24.0})
+    tight = market.model_copy(update={"gpus": {**market.gpus, "BIG": small}})
+    assert set(kinds_by_nodes(offer, tight, workload, policy).values()) == {"fsdp"}
+
+
+@pytest.mark.parametrize("network_gb_per_s", [1.25, 50.0])
+def test_the_fastest_layout_of_a_gang_is_the_one_that_is_planned(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy, network_gb_per_s: float
+) -> None:
+    offer = make_offer("big4", stock=6, network_gb_per_s=network_gb_per_s)
+    market = make_market(offer)
+    rates: dict[int, dict[tuple[LayoutKind, ...], float]] = {}
+    for kinds in ((LayoutKind.FSDP,), (LayoutKind.HSDP,), (LayoutKind.TP,), tuple(LayoutKind)):
+        job = workload.model_copy(update={"layouts": kinds})
+        for gang in build_columns((offer,), market, job, policy)[0].trainer:
+            rates.setdefault(gang.nodes, {})[kinds] = gang.samples_per_s
+    assert len(rates) == 6
+    for one in rates.values():
+        free = one.pop(tuple(LayoutKind))
+        assert one and free == max(one.values())
+
+
+@pytest.mark.parametrize("kind", LayoutKind)
+def test_a_layout_that_the_user_names_is_the_only_one(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy, kind: LayoutKind
+) -> None:
+    offer = make_offer("big4", stock=3, network_gb_per_s=1.25)
+    pinned = workload.model_copy(update={"layouts": (kind,)})
+    assert kinds_by_nodes(offer, make_market(offer), pinned, policy) == dict.fromkeys((1, 2, 3), kind.value)
+
+
+def test_tensor_parallel_gangs_divide_heads_kv_heads_and_mlp_by_a_machines_gpus(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    eight = make_offer("big8")  # 28 heads
+    pinned = workload.model_copy(update={"layouts": (LayoutKind.TP,)})
+    assert kinds_by_nodes(eight, make_market(eight), pinned, policy) == {}
+    four = make_offer("big4", stock=2)
+    odd = pinned.model.model_copy(update={"intermediate": 18_945})
+    assert kinds_by_nodes(four, make_market(four), pinned, policy)
+    assert kinds_by_nodes(four, make_market(four), pinned.model_copy(update={"model": odd}), policy) == {}
+
+
+def test_a_tensor_parallel_gang_may_have_more_gpus_than_a_batch_has_samples(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big4", stock=4)
+    few = workload.model_copy(update={"samples_per_step": 8})
+    assert kinds_by_nodes(offer, make_market(offer), few, policy)[4] == "tp"
+
+
+def test_no_plan_is_lost_with_the_layouts_that_are_left_out(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """A plan has one gang in one layout: the best of all is the best of the best with each."""
+    offers = (make_offer("big4", stock=6, network_gb_per_s=12.5), make_offer("lean8", 9.0, stock=9))
+    market, wanted = make_market(*offers), policy.model_copy(update={"target_samples_per_s": 15.0})
+
+    def usd_per_hour(*kinds: LayoutKind) -> float:
+        job = workload.model_copy(update={"layouts": kinds})
+        columns, _ = build_columns(offers, market, job, wanted)
+        try:
+            return solve(Problem(columns, market, job, wanted, FleetState()), gap=0.0).usd_per_hour
+        except InfeasibleError:
+            return math.inf
+
+    alone = [usd_per_hour(kind) for kind in LayoutKind]
+    assert usd_per_hour(*LayoutKind) == pytest.approx(min(alone))
+    assert min(alone) < usd_per_hour(LayoutKind.FSDP)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, config_at, load_checkpoint, save_checkpoint
 from hexcloud.runtime.checkpoint_index import CheckpointInfo, newest_checkpoint
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState

@@ -3,9 +3,9 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.checkpoint_files import brought, gathered
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_ranks import Ranks
 from tests.runtime.training import act
 

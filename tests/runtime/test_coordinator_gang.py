@@ -4,6 +4,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import INTERRUPTION, Notice, Rendezvous
 from hexcloud.domain.plan import Role
+from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
 from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_nodes import KnownNode
@@ -109,3 +110,15 @@ def test_rollout_nodes_are_none_of_it(machines: Machines, rollout_spec: NodeSpec
     form(gang, "")
     machines.append(KnownNode(B, Role.ROLLOUT, 8, "", 0.0))
     assert gang.world == World(nodes=(HEAD,), ranks=2)
+
+
+def test_the_heads_layout_is_that_of_every_world(machines: Machines, rollout_spec: NodeSpec) -> None:
+    training = TrainingSpec(layout=LayoutKind.HSDP)
+    gang = gang_of(machines, 1, rollout_spec.model_copy(update={"training": training}))
+    assert form(gang).layout is LayoutKind.HSDP
+    machines.come(B)
+    assert form(gang) == World(
+        generation=1, nodes=(HEAD, B), ranks=2, before=(HEAD,), store="h:1", layout=LayoutKind.HSDP
+    )
+    gang.restart()
+    assert gang.world is not None and gang.world.layout is LayoutKind.HSDP

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.reshard import describe
-from hexcloud.runtime.trainer_layout import Formation, trainer_layout
+from hexcloud.runtime.trainer_layout import trainer_layout
 from hexcloud.runtime.trainer_ranks import Ranks
 from tests.runtime.layouts import decoder, elements
 from tests.runtime.training import act, small_model, state_of

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import torch
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_ranks import Ranks, join, leave
 from tests.runtime.training import ALONE, act
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.reshard import describe
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_resize import Change, Side, carry_out, take, whole_of
 from tests.runtime.training import act, small_model, state_of

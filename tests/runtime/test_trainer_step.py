@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.sample import Group
 from hexcloud.domain.training import LayoutKind, LossKind, TrainingSpec
 from hexcloud.runtime.rewards import reward
 from hexcloud.runtime.tasks import SORT_DIGITS
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_model import accuracy, build_model, sample
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState

@@ -11,11 +11,11 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import start_processes
 from transformers import PreTrainedModel
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.sample import Group, Sample
-from hexcloud.domain.training import TrainingSpec
+from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.tasks import SORT_DIGITS
-from hexcloud.runtime.trainer_layout import Formation
 from hexcloud.runtime.trainer_model import build_model, config_of, pad, token_logprobs
 from hexcloud.runtime.trainer_policy import Form
 from hexcloud.runtime.trainer_ranks import Ranks, join, leave
@@ -28,7 +28,7 @@ PROCESSES.set_forkserver_preload(["tests.runtime.training"])
 Draw = tuple[tuple[int, ...], tuple[int, ...], float]
 """Prompt, response, reward."""
 Story = Callable[[Ranks], None]
-ALONE = Formation(TrainingSpec().layout, 1, 1)
+ALONE = Formation(LayoutKind.FSDP, 1, 1)
 
 
 def right_and_wrong(count: int) -> list[list[Draw]]:
