@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 DEFAULT_TARGET = "20k"
 """What a run aims at whose policy, too, has neither target nor hourly cap, trained tok/s."""
-MAX_GANG_NODES = 1
-"""The embedded trainer is one process on one node, whoever rents it."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ def run_input(spec: RunSpec) -> PlanInput:
     from hexcloud.adapters.markets.open_trace import open_trace
 
     workload = workload_of(spec)
-    policy = policy_of(spec, workload).model_copy(update={"max_gang_nodes": MAX_GANG_NODES})
+    policy = policy_of(spec, workload)
     require_runnable(spec, policy)
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)

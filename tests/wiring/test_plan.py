@@ -7,8 +7,10 @@ import pytest
 from hexcloud import wiring
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import FleetState
+from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Objective, ReplanSchedule
 from hexcloud.domain.run import RunSpec
+from hexcloud.planner.plan import make_plan
 from hexcloud.planner.screen import screen
 
 
@@ -113,6 +115,12 @@ def test_a_runs_first_plan_is_made_on_the_market_that_the_run_will_see(dear_aws:
     moved = [offer for offer in given.market.offers if offer.usd_per_hour != listed[offer.id]]
     assert len(moved) > 100, "and that is not the market as it is listed"
     assert all(offer.usd_per_hour == pytest.approx(1.2 * listed[offer.id], rel=1e-3) for offer in moved)
+
+
+def test_a_run_that_wants_much_is_planned_with_a_gang_of_several_machines() -> None:
+    given = wiring.run_input(RunSpec(target="80k", trace=None))
+    plan = make_plan(given.market, given.workload, given.policy, FleetState()).plan
+    assert len(plan.placement.role(Role.TRAINER)) > 1
 
 
 def test_a_thrifty_run_has_a_budget_and_its_samples_and_no_target() -> None:
