@@ -25,7 +25,7 @@ test: setup ## Pass all tests of the default tier, on every core
 	$(BIN)/pytest -n auto --dist loadfile
 
 test-slow: setup ## The slow tier: whole runs with real processes
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 test-soak: setup ## Faults and proofs at random, minutes each: not in CI
 	$(BIN)/pytest -m soak
