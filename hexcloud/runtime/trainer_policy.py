@@ -6,6 +6,7 @@ its weights then come from whoever has them (trainer_resize.py).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 from typing import cast
 
 import torch
@@ -66,7 +67,7 @@ def build_policy(form: Form, mesh: DeviceMesh | None) -> Policy:
     if form.settings.activation_checkpointing:
         policy.model.gradient_checkpointing_enable({"use_reentrant": False})
     if form.settings.layout is LayoutKind.TP and mesh is not None:
-        _require_heads(policy.model, mesh["ranks"].size())
+        require_cut(policy.model, mesh["ranks"].size())
     for layer in policy.layers:
         layer.to_empty(device=form.device)
         _spread(layer, form.settings, mesh)
@@ -107,6 +108,21 @@ def _attention(model: PreTrainedModel) -> str:
     """Return the kind of attention in all layers of a model that tells none for each."""
     slides = getattr(model.config, "sliding_window", None) is not None
     return "sliding_attention" if slides and getattr(model.config, "use_sliding_window", True) else "full_attention"
+
+
+def require_cut(model: PreTrainedModel, ranks: int) -> None:
+    """Raise EngineError unless tensor parallelism can cut the model over the ranks of a machine. Needs no weights."""
+    for layer in Policy(model).layers:
+        dict(_styles(layer))
+    heads, config = model.config.num_attention_heads, model.config
+    counts = (heads, getattr(config, "num_key_value_heads", None) or heads, config.intermediate_size)
+    if any(count % ranks for count in counts):
+        most = gcd(*counts)
+        fitting = ", ".join(str(few) for few in range(1, most + 1) if most % few == 0)
+        raise EngineError(
+            f"layout tp: {counts[0]} heads, {counts[1]} KV heads and an intermediate_size of {counts[2]} do not all "
+            f"divide by {ranks} ranks a machine; ranks that divide them: {fitting}"
+        )
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -169,9 +185,3 @@ def _own(mesh: DeviceMesh, kind: LayoutKind | None) -> DeviceMesh:
 def _outside(policy: Policy) -> Iterator[nn.Module]:
     inside = {module for layer in policy.layers for module in layer.modules()}
     return (module for module in policy.modules() if module not in inside)
-
-
-def _require_heads(model: PreTrainedModel, ranks: int) -> None:
-    heads, kv_heads = model.config.num_attention_heads, model.config.num_key_value_heads
-    if heads % ranks or kv_heads % ranks:
-        raise EngineError(f"layout tp: {heads} heads and {kv_heads} KV heads do not divide by {ranks} ranks a machine")

@@ -1,6 +1,7 @@
 """Where a trainer begins: at a checkpoint, or with a model of its own on rank 0 that all ranks then share."""
 
 import torch
+from transformers import PreTrainedModel
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.runtime.checkpoint import Counters, config_at
@@ -11,6 +12,7 @@ from hexcloud.runtime.trainer_crew import Crew
 from hexcloud.runtime.trainer_model import build_model, config_of, read_model
 from hexcloud.runtime.trainer_policy import require_exact
 from hexcloud.runtime.trainer_resize import whole_of
+from hexcloud.runtime.trainer_shape import require_alike
 from hexcloud.runtime.trainer_warmup import WarmupSettings, warm_start
 
 
@@ -29,6 +31,14 @@ def begin(crew: Crew, spec: NodeSpec, checkpoint: CheckpointInfo | None) -> Coun
         warm_start(model, task, spec.seed, WarmupSettings())
     whole: dict[str, torch.Tensor] = dict(whole_of(model))
     if spec.training.kl_weight:
-        reference = read_model(spec.training.reference) if spec.training.reference else model
-        whole |= whole_of(reference, "reference.")
+        whole |= whole_of(_reference(spec.training.reference, model), "reference.")
     return crew.begin(config_of(model), whole)
+
+
+def _reference(folder: str | None, policy: PreTrainedModel) -> PreTrainedModel:
+    """Return the reference of a folder, without one the policy itself. Raises EngineError for one of another shape."""
+    if folder is None:
+        return policy
+    reference = read_model(folder)
+    require_alike(reference, policy)
+    return reference
