@@ -1,11 +1,12 @@
 """What does our training step cost over a bare torch loop on the same batch?
 
-The bare loop is written by hand for one device: the batch padded, a pass for the policy at the step start, minibatches
-of the same decoupled loss, clipping, AdamW; no metrics but the loss, and nothing that could be spread over ranks. Bar:
-the median of the ratios of neighbouring steps is at most 1.05. Beside it a second loop is given our own packs, laid out
-beforehand and for nothing, and spares the first minibatch that pass, as we do: that ratio is what is left for packing,
-metrics and the rest. All take the same groups in turns and start from the same weights. A step's time is CPU time of
-one thread, as nothing in it waits.
+The bare loop is written by hand for one device: a pass for the policy at the step's start, minibatches of the same
+decoupled loss, clipping, AdamW; no metrics but the loss, and nothing that could be spread over ranks. It is given our
+own packs, laid out beforehand and for nothing, and spares the first minibatch that pass, as we do: what we take longer
+goes to packing, metrics and what several ranks need. Bar: the median of the ratios of neighbouring steps is at most
+1.05. Beside it stands, without a bar, the loop that people write first: the batch padded. All take the same groups in
+turns, in an order that turns around, and start from the same weights. A step's time is CPU time of one thread, as
+nothing in it waits.
 """
 
 import argparse
@@ -153,7 +154,7 @@ def losses_of(
 
 
 def advantages_of(group: Group) -> list[float]:
-    return group_advantages(torch.tensor([sample.reward for sample in group.samples])).tolist()
+    return group_advantages([sample.reward for sample in group.samples])
 
 
 def tensors_of(pairs: list[tuple[Sample, float]]) -> tuple[torch.Tensor, ...]:
@@ -189,7 +190,10 @@ def measure(size: Size, turns: int) -> dict[str, float]:
     steps = {"ours": our_step(model), "padded": PaddedLoop(model).step, "packed": PackedLoop(model, groups).step}
     losses = [step(groups) for step in steps.values()]
     assert max(losses) - min(losses) <= 1e-4 * max(map(abs, losses)), losses
-    rows = [{name: timed(step, groups) for name, step in steps.items()} for _ in range(turns)]
+    for step in steps.values():
+        step(groups)  # the first two steps of each allocate
+    orders = [list(steps.items()), list(steps.items())[::-1]]
+    rows = [{name: timed(step, groups) for name, step in orders[turn % 2]} for turn in range(turns)]
     seconds = {f"{name}_s": statistics.median(row[name] for row in rows) for name in steps}
     ratios = {f"over_{name}": statistics.median(row["ours"] / row[name] for row in rows) for name in list(steps)[1:]}
     return {**seconds, **ratios}
@@ -197,21 +201,21 @@ def measure(size: Size, turns: int) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="the small model, and few turns")
+    parser.add_argument("--smoke", action="store_true", help="the small model, and fewer turns")
     is_smoke = parser.parse_args().smoke
     torch.set_num_threads(1)
-    sizes, turns = (SIZES[:1], 5) if is_smoke else (SIZES, 15)
+    sizes, turns = (SIZES[:1], 11) if is_smoke else (SIZES, 31)
     print(f"{PROMPTS * GROUP} samples a step, {SETTINGS.minibatches} minibatches, one thread, {turns} turns")
-    print(f"{'model':<20}{'ours s':>10}{'padded s':>10}{'ratio':>8}{'packed s':>10}{'ratio':>8}")
+    print(f"{'model':<20}{'ours s':>10}{'packed s':>10}{'ratio':>8}{'padded s':>10}{'ratio':>8}")
     found = {}
     for size in sizes:
         row = found[size.name] = measure(size, turns)
         print(
-            f"{size.name:<20}{row['ours_s']:>10.3f}{row['padded_s']:>10.3f}{row['over_padded']:>8.2f}"
-            f"{row['packed_s']:>10.3f}{row['over_packed']:>8.2f}"
+            f"{size.name:<20}{row['ours_s']:>10.3f}{row['packed_s']:>10.3f}{row['over_packed']:>8.3f}"
+            f"{row['padded_s']:>10.3f}{row['over_padded']:>8.3f}"
         )
-    worst = max(row["over_padded"] for row in found.values())
-    bars = {"ours_over_bare": {"value": worst, "bar": BAR, "ok": worst <= BAR}}
+    worst = max(row["over_packed"] for row in found.values())
+    bars = {"ours_over_packed": {"value": worst, "bar": BAR, "ok": worst <= BAR}}
     print(json.dumps({"benchmark": "trainer_overhead", "metrics": found, "bars": bars}))
     return 0 if worst <= BAR else 1
 
