@@ -46,10 +46,12 @@ def nothing() -> None:
 def _begun(ranks: Ranks, work: Callable[[], _Result]) -> "Future[_Result]":
     """Start the work in a thread that keeps no process alive."""
     future: Future[_Result] = Future()
+    threads = torch.get_num_threads()
 
     def run() -> None:
+        torch.set_num_threads(threads)  # each thread has its own, and its own GPU
         if ranks.device != "cpu":
-            torch.cuda.set_device(ranks.device)  # each thread has its own
+            torch.cuda.set_device(ranks.device)
         try:
             future.set_result(work())
         except Exception as error:  # noqa: BLE001 - raised again where it is waited for

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
+from hexcloud.runtime import trainer_patience, trainer_ranks
 from hexcloud.runtime.checkpoint import Counters
 from hexcloud.runtime.checkpoint_index import newest_checkpoint
-from hexcloud.runtime.trainer_crew import Crew, Seat
+from hexcloud.runtime.trainer_crew import Beginning, Crew, Seat
 from hexcloud.runtime.trainer_meeting import Meeting
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_resize import whole_of
@@ -87,7 +89,8 @@ def train(crew: Crew, version: int) -> StepNumbers:
 
 def begin(crew: Crew) -> None:
     model = small_model()
-    crew.begin(config_of(model), dict(whole_of(model)) | dict(whole_of(model, "reference.")))
+    whole = dict(whole_of(model)) | dict(whole_of(model, "reference."))
+    crew.begin(lambda: Beginning(config_of(model), whole))
 
 
 def alone(folder: Path) -> tuple[list[StepNumbers], torch.Tensor]:
@@ -158,7 +161,7 @@ def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(story: Story
     info = newest_checkpoint(tmp_path)
     assert info is not None and info.version == 3
     one = Crew(seat(tmp_path, A), World(nodes=(A,)), Meeting("127.0.0.1"))
-    assert one.begin(config_of(small_model()), info) == START.model_copy(update={"version": 3})
+    assert one.begin(lambda: Beginning(config_of(small_model()), info)) == START.model_copy(update={"version": 3})
     assert train(one, 3).model_dump() == pytest.approx(wanted[3].model_dump(), rel=1e-4, abs=1e-6)
 
 
@@ -172,6 +175,45 @@ def test_another_order_of_the_same_batch_is_told_apart_by_the_numbers_that_are_c
         found.append(crew.train(groups, START.model_copy(update={"epoch": epoch})).model_dump())
     assert found[0] == found[1]
     assert found[0] != pytest.approx(found[2], rel=1e-4, abs=1e-6)
+
+
+HASTE = timedelta(seconds=15)
+"""A timeout of groups that would be over before a slow beginning is."""
+
+
+def hurry() -> None:
+    trainer_ranks.TIMEOUT, trainer_patience.MEET_S = HASTE, 0.5
+
+
+def begin_slowly(folder: Path) -> None:
+    """Be rank 0 and take longer to read the model than a rank waits for another."""
+    hurry()
+    crew = Crew(seat(folder, A), FLAT.worlds[0], Meeting("127.0.0.1"))
+    (folder / "address.draft").write_text(crew.listen())
+    (folder / "address.draft").rename(folder / "address")
+    model = small_model()
+    whole = dict(whole_of(model)) | dict(whole_of(model, "reference."))
+
+    def read() -> Beginning:
+        time.sleep(1.5 * HASTE.total_seconds())
+        return Beginning(config_of(model), whole)
+
+    crew.begin(read)
+    assert train(crew, 0).grad_norm > 0
+    crew.end()
+
+
+def follow_in_haste(folder: Path, node: NodeId, place: int, world: World) -> None:
+    hurry()
+    member(folder, node, place, world)
+
+
+@pytest.mark.slow
+def test_ranks_wait_for_a_beginning_that_takes_longer_than_their_timeout(tmp_path: Path) -> None:
+    crew = [start(begin_slowly, tmp_path), start(follow_in_haste, tmp_path, B, 0, FLAT.worlds[0])]
+    for process in crew:
+        process.join(120)
+    assert [process.exitcode for process in crew] == [0, 0]
 
 
 def die_in_a_step(folder: Path, node: NodeId, place: int, world: World) -> None:

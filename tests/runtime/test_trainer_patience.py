@@ -17,7 +17,7 @@ from hexcloud.runtime.trainer_ranks import Ranks, leave
 from tests.runtime.training import ALONE, act
 
 TWO = Formation(LayoutKind.FSDP, 2, 1)
-TIMEOUT_S, WORK_S = 2.0, 5.0
+TIMEOUT_S, WORK_S = 5.0, 11.0
 """What a group here waits for a rank, and how long one is at work."""
 
 
@@ -36,7 +36,7 @@ def _slow(ranks: Ranks, folder: Path) -> None:
     ranks = hasty(ranks, folder)
     begun_s = time.monotonic()
     assert together(ranks, partial(time.sleep, WORK_S) if ranks.rank == 0 else nothing) is None
-    assert time.monotonic() - begun_s >= WORK_S > 2 * TIMEOUT_S
+    assert ranks.rank or time.monotonic() - begun_s >= WORK_S > 2 * TIMEOUT_S
     assert ranks.sum(torch.ones(1)).tolist() == [2.0], "and the group goes on"
 
 
