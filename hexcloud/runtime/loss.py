@@ -84,7 +84,7 @@ def policy_loss(logprobs: torch.Tensor, entropy: torch.Tensor, tokens: Tokens, s
     value = (losses + settings.kl_weight * kl).sum()
     with torch.no_grad():
         rows = (losses, clipped < free, tokens.behave - anchor, weight * kept, ~kept, kl, entropy, tokens.age)
-        tallies = torch.stack([row.sum(dtype=torch.float64) for row in rows])
+        tallies = torch.stack(rows).sum(1, dtype=torch.float64)
         tallies[0] = value.double()
     return Loss(value, tallies)
 
