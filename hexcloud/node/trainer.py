@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import ConfigError, EngineError
 from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import sign_pointer
@@ -32,7 +32,7 @@ from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.coordinator_door import Door
 from hexcloud.runtime.coordinator_start import Start
-from hexcloud.runtime.coordinator_stores import StoredCopies
+from hexcloud.runtime.coordinator_stores import StoredCopies, WeightStore
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import LEAVE_S
@@ -119,13 +119,21 @@ def door_of(identity: Identity, place: Place) -> Door:
 
 
 def begin_copies(coordinator: Coordinator) -> None:
-    """Let weights go through the stores of regions, if the run has any. Raises ConfigError for one that is none."""
+    """Let weights go through the stores of regions, if the run has any; one that cannot be opened here is named."""
     if not coordinator.spec.weights_stores:
         return
     from hexcloud.adapters.weight_store import open_weight_store  # here: most runs have no such store
 
-    stores = {region: open_weight_store(url, region) for region, url in coordinator.spec.weights_stores.items()}
+    stores: dict[str, WeightStore] = {}
+    trouble = {}
+    for region, url in coordinator.spec.weights_stores.items():
+        try:
+            stores[region] = open_weight_store(url, region)
+        except ConfigError as error:
+            trouble[region] = str(error)
+            log.error("weights_store_failed", region=region, reason=str(error))
     coordinator.weights.copies = StoredCopies(stores)
+    coordinator.weights.copies.trouble |= trouble
     coordinator.weights.copies.begin()
 
 
