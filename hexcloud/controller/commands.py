@@ -69,6 +69,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         gang=node.gang,
         ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
+        weights_stores=_weights_stores(slot, run),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
     if ports.authority is None:
@@ -76,9 +77,16 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
     return _with_gpus(_beyond_this_machine(spec, slot, run, ports), slot, seen)
 
 
+def _weights_stores(slot: Slot, run: RunRecord) -> dict[str, str]:
+    """Return the stores that a head fills."""
+    if slot.role is not Role.TRAINER or slot.rank:
+        return {}
+    return {region: run_store(url, run.id) for region, url in run.spec.weights_stores.items()}
+
+
 def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
     """Return the trainer's settings, in the planned layout unless the user says which."""
-    settings = run.spec.training
+    settings = run.spec.training.model_copy(update={"precision": run.spec.precision})
     if slot.trainer is None or settings.layout is not None:
         return settings
     return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
@@ -123,7 +131,7 @@ def emulate(slot: Slot, plan: ExecutionPlan, seen: Seen, emulation: EmulationPla
     """
     column = slot.rollout or slot.trainer
     route = next((route for route in plan.routes if route.target == slot.name), None)
-    shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes
+    shrink = emulation.local_weight_bytes / seen.run.workload.version_bytes
     return Emulation(
         clock_scale=emulation.clock_scale,
         samples_per_s=(column.samples_per_s if column else 0.0) * emulation.clock_scale,

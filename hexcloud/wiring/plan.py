@@ -14,12 +14,14 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
+from hexcloud.domain.training import Precision
 from hexcloud.domain.workload import Workload
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import rented_clouds, require_provider
 from hexcloud.wiring.task import require_task, require_usable_task
 from hexcloud.wiring.training import require_trainable
+from hexcloud.wiring.weights_stores import require_weights_stores
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -62,6 +64,8 @@ def workload_of(spec: RunSpec) -> Workload:
         eta=spec.eta,
         minibatches=spec.training.minibatches,
         layouts=layouts_of(spec, model),
+        # A plan is for real machines, whoever emulates them.
+        published_bytes_per_param=(spec.training.precision or Precision.BF16).bytes_per_value,
     )
 
 
@@ -159,6 +163,7 @@ def run_input(spec: RunSpec) -> PlanInput:
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)
     market = played(believed_market(policy.clouds), trace, begun_s).market(begun_s)
+    require_weights_stores(spec, market)
     return PlanInput(market=market, workload=workload, policy=policy)
 
 

@@ -60,9 +60,9 @@ def test_a_rollout_process_is_as_fast_as_its_column_in_fast_motion(
     assert slot.rollout is not None
     assert spec.emulation.samples_per_s == pytest.approx(25.0 * slot.rollout.samples_per_s)
     route = next(route for route in plan.routes if route.target == slot.name)
-    transfer_run_s = started.run.workload.model.weight_bytes / (route.gb_per_s * 1e9)
+    transfer_run_s = started.run.workload.version_bytes / (route.gb_per_s * 1e9)
     assert spec.emulation.link_bytes_per_s is not None
-    local_bytes = started.run.workload.model.weight_bytes
+    local_bytes = started.run.workload.version_bytes
     assert local_bytes / spec.emulation.link_bytes_per_s == pytest.approx(transfer_run_s / 25.0)
 
 
@@ -149,6 +149,20 @@ def test_only_the_head_can_prove_that_it_is_and_no_secret_is_in_a_file(
         assert not any(secret in shown for secret in command.secrets.values())
 
 
+def test_only_a_head_is_told_the_stores_that_it_fills_each_with_the_runs_own_part(
+    started: Simulation, ports_of: Callable[[Simulation], Ports]
+) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    stores = {"aws/us-east-1": "s3://bucket/prefix/"}
+    run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"weights_stores": stores})})
+    told = {}
+    for node in started.store.nodes(run.id):
+        slot = next((slot for slot in plan_of(seen).placement.slots if slot.name == node.slot), None)
+        if slot is not None:
+            told[slot.role] = node_spec(node, slot, plan_of(seen), replace(seen, run=run), ports).weights_stores
+    assert told == {Role.TRAINER: {"aws/us-east-1": f"s3://bucket/prefix/{run.id}"}, Role.ROLLOUT: {}}
+
+
 def test_on_this_machine_nothing_travels(started: Simulation, ports_of: Callable[[Simulation], Ports]) -> None:
     seen, ports = seen_of(started, ports_of), ports_of(started)
     slot = first(plan_of(seen), Role.TRAINER)
@@ -171,4 +185,5 @@ def test_the_trainer_is_told_the_planned_layout_unless_the_user_names_one(
     settings = seen.run.spec.training.model_copy(update={"layout": asked})
     run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"training": settings})})
     node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
-    assert node_spec(node, slot, plan, replace(seen, run=run), ports).training.layout is told
+    training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
+    assert (training.layout, training.precision) == (told, run.spec.precision)
