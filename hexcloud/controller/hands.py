@@ -8,7 +8,7 @@ from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Ports
 from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, ProvisionError, RateLimitError
-from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.fleet import LIVE, Node, NodeId, NodeStatus
 from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Role
@@ -18,7 +18,6 @@ from hexcloud.planner.distance import forecast_gb_per_s
 HARD_REFUSALS = 3
 """Refusals of a machine's end in a row, other than to wait, that the user is told of."""
 TELL_AGAIN_S = 3600.0
-_AT_WORK = frozenset({NodeStatus.READY, NodeStatus.DRAINING})
 END_REFUSED = "end_refused"
 """Kind of the event that alarms of a machine that does not end; `node_gone` of the same node is its end."""
 
@@ -90,7 +89,7 @@ class Hands:
         accepted, drain_s = self.seen.accepted, self.ports.timing.drain_s
         if accepted is None or node.role is not Role.TRAINER:
             return drain_s
-        if not any(is_head(one) and one.status in _AT_WORK for one in self.seen.nodes):
+        if not any(is_head(one) and one.status in LIVE for one in self.seen.nodes):
             return 0.0
         busy_s = accepted[0].forecast.step_s + (self._hand_over_s(node) if node.rank else 0.0)
         return drain_s + busy_s / self.seen.run.clock_scale

@@ -75,10 +75,14 @@ def note_dropout(node: Node, hands: Hands) -> None:
     bound_s, seen = _bound_s(hands), hands.seen
     if bound_s is None:
         return
-    joiners = [one for one in (*(one for one in seen.nodes if one.id != node.id), node) if one.offer_id == node.offer_id]
+    joiners = [
+        one for one in (*(one for one in seen.nodes if one.id != node.id), node) if one.offer_id == node.offer_id
+    ]
     lost = dropouts(joiners, seen.now_s, bound_s * seen.run.clock_scale)
     if len(lost) >= MAX_DROPOUTS:
-        hands.block(node.offer_id, f"{len(lost)} machines in a row were lost within {bound_s:.0f} s as they joined a gang")
+        hands.block(
+            node.offer_id, f"{len(lost)} machines in a row were lost within {bound_s:.0f} s as they joined a gang"
+        )
         text = (
             f"{len(lost)} machines in a row joined the trainer and were lost within {bound_s:.0f} s, last {node.slot}: "
             f"{node.cause}; the gang goes on without, see nodes/{node.id}/node.log"

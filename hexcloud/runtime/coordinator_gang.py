@@ -66,7 +66,8 @@ class TrainerGang:
 
     @property
     def _is_formed(self) -> bool:
-        return self._formed is not None and self._world is not None and self._formed.generation == self._world.generation
+        wanted, formed = self._world, self._formed
+        return wanted is not None and formed is not None and formed.generation == wanted.generation
 
     def _known(self) -> list[KnownNode]:
         return [node for node in self._nodes if node.role is Role.TRAINER]

@@ -204,9 +204,7 @@ def test_a_gang_grows_in_the_layout_that_it_has_until_it_is_as_large_as_planned(
     assert form(gang).layout is LayoutKind.HSDP
 
 
-def test_a_gang_shrinks_in_the_layout_in_which_the_smaller_one_fits(
-    machines: Machines, rollout_spec: NodeSpec
-) -> None:
+def test_a_gang_shrinks_in_the_layout_in_which_the_smaller_one_fits(machines: Machines, rollout_spec: NodeSpec) -> None:
     gang = gang_of(machines, 3, rollout_spec.model_copy(update={"training": TrainingSpec(layout=LayoutKind.TP)}))
     machines.come(B, C)
     form(gang)

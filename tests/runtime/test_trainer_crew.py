@@ -133,7 +133,9 @@ def member(folder: Path, node: NodeId, world: World, place: int = 0) -> None:
     address = folder / "address"
     while not address.exists():
         time.sleep(0.01)
-    Crew(seat(folder, node, place), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")).follow()
+    Crew(
+        seat(folder, node, place), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")
+    ).follow()
 
 
 def start(act: Callable[..., None], *arguments: object) -> ForkServerProcess:
