@@ -4,9 +4,10 @@ from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import EmulationPlan, Ports
 from hexcloud.domain.command import CERTIFICATE_FILE, NODE_FILE, Command, Emulation, NodeSpec, run_store
 from hexcloud.domain.fleet import Node
-from hexcloud.domain.plan import ExecutionPlan, Role, Slot, WeightRoute
+from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, WeightRoute
 from hexcloud.domain.run import RunRecord
 from hexcloud.domain.training import LayoutKind, TrainingSpec
+from hexcloud.domain.world import GangPlan
 from hexcloud.planner.distance import link_spec, scope_between
 
 COORDINATOR_PORT = 8477
@@ -90,6 +91,16 @@ def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
     if slot.trainer is None or settings.layout is not None:
         return settings
     return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
+
+
+def planned_gang(placement: Placement, run: RunRecord) -> GangPlan | None:
+    """Return what the trainer is to become: the layout that is planned, or the user's, is of this number of machines.
+
+    None where the placement says nothing of it.
+    """
+    gang = placement.role(Role.TRAINER)
+    layout = _training(gang[0], run).layout if gang else None
+    return GangPlan(machines=len(gang), layout=layout) if layout is not None else None
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

@@ -7,6 +7,14 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.training import LayoutKind
 
 
+class GangPlan(Frozen):
+    """What the plan in force makes of the trainer."""
+
+    machines: int = Field(gt=0)
+    layout: LayoutKind
+    """In which so many machines have room for it; then more of them have, too."""
+
+
 class World(Frozen):
     """The ranks of the trainer, told to rank 0 with its batches and to each machine of the gang with its orders."""
 
@@ -17,7 +25,7 @@ class World(Frozen):
     ranks: int = Field(default=1, gt=0)
     """Processes on each."""
     layout: LayoutKind = LayoutKind.FSDP
-    """How the state spreads over them: the head's word, whatever a machine was told that came later."""
+    """How the state spreads over them: the coordinator's word, whatever a machine was told that came later."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""
