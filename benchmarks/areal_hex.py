@@ -32,7 +32,7 @@ from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.plan import Allocation, Columns
 from hexcloud.domain.policy import Objective, Policy
-from hexcloud.estimate.transfer import delta_bytes, full_bytes
+from hexcloud.estimate.transfer import delta_bytes
 from hexcloud.planner.allocate import allocate
 from hexcloud.planner.partition import partition
 from hexcloud.planner.place import place
@@ -101,7 +101,7 @@ def equal_throughput(models: list[Replay], bars: Bars) -> None:
 
 def _with_delta(one: Replay, target: float) -> float:
     """The same in single GPUs, where each step waits for a delta at the paper's own pace of bytes, and reloads."""
-    share = delta_bytes(one.job.model) / full_bytes(one.job.model)
+    share = delta_bytes(one.job) / one.job.version_bytes
     wire_s = share * one.paper.mixed_sync_s
     market = market_of(node_offers((1,)))
     needed = one.before_sync(target, wire_s)

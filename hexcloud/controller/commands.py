@@ -78,7 +78,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
 
 def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
     """Return the trainer's settings, in the planned layout unless the user says which."""
-    settings = run.spec.training
+    settings = run.spec.training.model_copy(update={"precision": run.spec.precision})
     if slot.trainer is None or settings.layout is not None:
         return settings
     return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
@@ -123,7 +123,7 @@ def emulate(slot: Slot, plan: ExecutionPlan, seen: Seen, emulation: EmulationPla
     """
     column = slot.rollout or slot.trainer
     route = next((route for route in plan.routes if route.target == slot.name), None)
-    shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes
+    shrink = emulation.local_weight_bytes / seen.run.workload.version_bytes
     return Emulation(
         clock_scale=emulation.clock_scale,
         samples_per_s=(column.samples_per_s if column else 0.0) * emulation.clock_scale,

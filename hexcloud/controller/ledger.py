@@ -18,7 +18,7 @@ from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Place, place_of
 from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunRecord
-from hexcloud.estimate.transfer import egress_usd, egress_usd_per_gb, full_bytes
+from hexcloud.estimate.transfer import egress_usd, egress_usd_per_gb
 from hexcloud.planner.distance import continent
 from hexcloud.ports import Store
 
@@ -144,7 +144,7 @@ def _egress_entries(seen: Seen, before: RunView | None, marks: Marks) -> list[Le
 def _planned_usd(head: Node, seen: Seen, before: RunView | None) -> float:
     """Return what the versions published since cost on their way, as the planner prices it: local ones stand in."""
     versions = _versions(seen.view, before)
-    return versions * egress_usd(full_bytes(seen.run.workload.model), _usd_per_gb(head, seen)) if versions else 0.0
+    return versions * egress_usd(seen.run.workload.version_bytes, _usd_per_gb(head, seen)) if versions else 0.0
 
 
 def _sent_usd(head: Node, seen: Seen, before: RunView | None) -> float:

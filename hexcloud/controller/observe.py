@@ -194,7 +194,7 @@ def measured_links(seen: Seen, ports: Ports) -> tuple[MeasuredLink, ...]:
     shrink, scale = 1.0, 1.0
     if emulation:
         scale = emulation.clock_scale
-        shrink = emulation.local_weight_bytes / seen.run.workload.model.weight_bytes * scale
+        shrink = emulation.local_weight_bytes / seen.run.workload.version_bytes * scale
     links = []
     ends = [(slots.get(report.node_id), at_address.get(report.target)) for report in seen.view.links]
     joined = {frozenset(pair) for pair, report in zip(ends, seen.view.links, strict=True) if report.gb_per_s > 0}

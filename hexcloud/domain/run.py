@@ -10,7 +10,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.task import TaskSpec
-from hexcloud.domain.training import TrainingSpec
+from hexcloud.domain.training import Precision, TrainingSpec
 from hexcloud.domain.workload import Workload
 
 MAX_NAME = 40
@@ -75,6 +75,11 @@ class RunSpec(Frozen):
     def is_real(self) -> bool:
         """Are the machines rented, and money spent?"""
         return self.provider != LOCAL
+
+    @property
+    def precision(self) -> Precision:
+        """In what the run's trainer computes and publishes."""
+        return self.training.precision or (Precision.BF16 if self.is_real else Precision.FP32)
 
     @model_validator(mode="before")
     @classmethod

@@ -30,10 +30,18 @@ class Decay(StrEnum):
 
 
 class Precision(StrEnum):
-    """Type of activations and of the weights they meet; optimizer and gradient sums are fp32 in both."""
+    """Type of activations, of the weights they meet, and of the versions that are published.
+
+    Optimizer, gradient sums and the weights that they move are fp32 in both.
+    """
 
     FP32 = "fp32"
     BF16 = "bf16"
+
+    @property
+    def bytes_per_value(self) -> int:
+        """Of a published weight."""
+        return 2 if self is Precision.BF16 else 4
 
 
 class LayoutKind(StrEnum):
@@ -76,7 +84,8 @@ class TrainingSpec(Frozen):
     """Hugging Face folder of the frozen reference on the trainer's head; null: the policy as RL begins."""
     micro_batch_tokens: int = Field(default=8192, gt=0)
     """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own."""
-    precision: Precision = Precision.FP32
+    precision: Precision | None = None
+    """null: bf16 on rented machines, which is what plans count; fp32 where machines are emulated."""
     activation_checkpointing: bool = False
     """Recompute a layer's activations in the backward pass instead of keeping them."""
     layout: LayoutKind | None = None

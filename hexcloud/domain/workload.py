@@ -32,6 +32,8 @@ class Workload(Frozen):
     """Updates that the trainer makes of one batch."""
     layouts: tuple[LayoutKind, ...] = tuple(LayoutKind)
     """Layouts in which this job can be trained, the preferred first."""
+    published_bytes_per_param: int = Field(default=2, gt=0)
+    """Of a version of the weights as it travels: 2 is bf16."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 
@@ -44,6 +46,11 @@ class Workload(Frozen):
         if self.response_tokens > self.max_response_tokens:
             raise ValueError("response_tokens is over max_response_tokens")
         return self
+
+    @property
+    def version_bytes(self) -> float:
+        """Bytes of one whole published version of the weights."""
+        return float(self.model.params * self.published_bytes_per_param)
 
     @property
     def tokens_per_sample(self) -> float:

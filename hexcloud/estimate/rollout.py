@@ -74,7 +74,7 @@ def response_p95_tokens(workload: Workload) -> float:
 
 def reload_s(workload: Workload, tp: int) -> float:
     """Return seconds an engine stands still while it takes a new version that is already on its machine."""
-    return RELOAD_FIXED_S + workload.model.weight_bytes / tp / (RELOAD_GB_PER_S * 1e9)
+    return RELOAD_FIXED_S + workload.version_bytes / tp / (RELOAD_GB_PER_S * 1e9)
 
 
 def pause_share(workload: Workload, tp: int, step_s: float) -> float:

@@ -1,21 +1,17 @@
 """How many bytes new weights are, how long they travel, and what the way out of a cloud costs."""
 
 from hexcloud.domain.market import LinkScope, Network
-from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.workload import Workload
 
 DELTA_SHARE = 0.02
 """Share of bf16 values that one RL step changes: 1 to 2 % measured on 1.7B to 14B (AstraFlow, arXiv 2605.15565)."""
 _INDEX_BYTES = 4
 
 
-def full_bytes(model: ModelSpec) -> float:
-    """Return bytes of one whole version."""
-    return model.weight_bytes
-
-
-def delta_bytes(model: ModelSpec, changed_share: float = DELTA_SHARE) -> float:
+def delta_bytes(workload: Workload, changed_share: float = DELTA_SHARE) -> float:
     """Return bytes of a version sent as index and new value of what changed; never more than a whole version."""
-    return min(model.weight_bytes, model.params * changed_share * (_INDEX_BYTES + model.bytes_per_param))
+    per_change = _INDEX_BYTES + workload.published_bytes_per_param
+    return min(workload.version_bytes, workload.model.params * changed_share * per_change)
 
 
 def transfer_s(size_bytes: float, gb_per_s: float, latency_ms: float = 0.0) -> float:

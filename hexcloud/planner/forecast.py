@@ -15,7 +15,7 @@ def forecast(
 ) -> Forecast:
     """Return throughput, price per hour (rent and egress), step time, staleness and weight sync of a plan."""
     samples_per_s = allocation.samples_per_s
-    arrival_s = arrivals_s(routes, machines, workload.model.weight_bytes)
+    arrival_s = arrivals_s(routes, machines, workload.version_bytes)
     return Forecast(
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * workload.tokens_per_sample,

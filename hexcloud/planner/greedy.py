@@ -11,7 +11,7 @@ import numpy as np
 
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Columns, RolloutColumn, TrainerColumn
-from hexcloud.estimate.transfer import full_bytes, transfer_s
+from hexcloud.estimate.transfer import transfer_s
 from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
@@ -72,7 +72,7 @@ class _Basket:
         """Return how long a version of the weights travels from the gang to an offer."""
         source, problem = self.problem.offers[self.gang.offer_id], self.problem
         gb_per_s = forecast_gb_per_s(source, offer, problem.market.network)
-        return transfer_s(full_bytes(problem.workload.model), gb_per_s)
+        return transfer_s(problem.workload.version_bytes, gb_per_s)
 
     def _usd_per_sample(self, column: RolloutColumn) -> float:
         offer = self.problem.offers[column.offer_id]

@@ -254,7 +254,7 @@ class Problem:
 
     @cached_property
     def _version_bytes(self) -> float:
-        return transfer.full_bytes(self.workload.model)
+        return self.workload.version_bytes
 
     @cached_property
     def _links(self) -> dict[LinkScope, float]:

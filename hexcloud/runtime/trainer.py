@@ -97,7 +97,7 @@ class Trainer:
     def _publish_start(self) -> None:
         counters = self._counters
         self._checkpoint()
-        self._shelf = Shelf(self._run_dir, counters.epoch)
+        self._shelf = Shelf(self._run_dir, counters.epoch, self._spec.training.precision)
         self._tell("before", counters.accuracy_before)
         self._link.publish(self._report(StepNumbers()))
         self._tell_formed()
@@ -200,7 +200,8 @@ class Trainer:
     def _finish(self) -> None:
         """Leave the result; only then say so: whoever hears it may end this machine."""
         self._checkpoint()
-        deliver(Path(self._spec.output), self._crew.gather(), vocabulary_files(self._task, self._spec.weights))
+        vocabulary = vocabulary_files(self._task, self._spec.weights)
+        deliver(Path(self._spec.output), self._crew.gather(), vocabulary, self._spec.training.precision)
         after = self._accuracy()
         self._tell("after", after)
         self._link.finish()

@@ -72,7 +72,7 @@ def join(store: Store | None, rank: int, formation: Formation, settings: Trainin
     Raises torch's errors when they do not come.
     """
     device = _device(rank % formation.ranks)
-    if formation.size == 1 and settings.precision is Precision.FP32:
+    if formation.size == 1 and settings.precision is not Precision.BF16:
         return Ranks(rank, formation, device=device)
     dist.init_process_group(
         None if device != "cpu" else "gloo",

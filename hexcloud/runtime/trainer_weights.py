@@ -1,4 +1,8 @@
-"""The policy on disk: published versions, whole and as what changed, and the run's result."""
+"""The policy on disk: published versions, whole and as what changed, and the run's result.
+
+Both have the precision in which the trainer computes: under bf16 the weights as its own forward pass rounds them, which
+keeps most of them as they were from version to version. The fp32 weights stay in its memory and in checkpoints.
+"""
 
 import json
 import shutil
@@ -7,10 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import structlog
+import torch
 from transformers import PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import DeltaReport, WeightsManifest
+from hexcloud.domain.training import Precision
 from hexcloud.runtime.delta import make_delta
 from hexcloud.runtime.tasks import CharacterTask, Task
 from hexcloud.runtime.trainer_model import config_of
@@ -29,6 +35,8 @@ _RESTORE_TRIES = 40
 """safetensors writes a file's two metadata keys in either order, by chance."""
 
 
+_TYPES = {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16}
+
 log = structlog.get_logger()
 
 
@@ -44,10 +52,11 @@ class Published:
 class Shelf:
     """`weights/EPOCH-VERSION`, and beside it the deltas that led there, in a run's folder."""
 
-    def __init__(self, run_dir: Path, epoch: int) -> None:
+    def __init__(self, run_dir: Path, epoch: int, precision: Precision | None = None) -> None:
         """Begin an epoch. What earlier ones published is never served again and goes."""
         self._folder = run_dir / "weights"
         self._epoch = epoch
+        self._precision = precision
         self._before: tuple[Path, WeightsManifest] | None = None
         self._pause, self._pause_left = 0, 0
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -57,9 +66,10 @@ class Shelf:
 
         Raises EngineError when a weight is not finite: such a policy is never published.
         """
-        if not all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values()):
+        state, config = _published(model, self._precision)
+        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
             raise EngineError(f"version {version} has weights that are not finite")
-        file = write_weights(self._path(version), model.state_dict(), config_of(model))
+        file = write_weights(self._path(version), state, config)
         told = WeightsManifest(epoch=self._epoch, version=version, sha256=file.sha256, size=file.size)
         delta = self._delta(file.path, told)
         self._before = file.path, told
@@ -69,9 +79,10 @@ class Shelf:
 
     def restore(self, model: PreTrainedModel, lost: WeightsFile) -> None:
         """Write the file of the version that the model still is anew. Raises EngineError when it can't be had again."""
+        state, config = _published(model, self._precision)
         for _ in range(_RESTORE_TRIES):
             shutil.rmtree(lost.path.parent, ignore_errors=True)
-            if write_weights(lost.path.parent, model.state_dict(), config_of(model)).sha256 == lost.sha256:
+            if write_weights(lost.path.parent, state, config).sha256 == lost.sha256:
                 return
         raise EngineError(f"{lost.path} is damaged and can't be written as it was")
 
@@ -116,11 +127,26 @@ def vocabulary_files(task: Task, weights: str | None) -> dict[str, str]:
     return {name: (folder / name).read_text() for name in _VOCABULARY if (folder / name).exists()}
 
 
-def deliver(output: Path, model: PreTrainedModel, vocabulary: dict[str, str]) -> None:
+def deliver(
+    output: Path, model: PreTrainedModel, vocabulary: dict[str, str], precision: Precision | None = None
+) -> None:
     """Write the final model into a folder that may hold other things: each file whole, the weights last."""
+    state, config = _published(model, precision)
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output, prefix=".draft-") as draft:
         folder = Path(draft) / "model"
-        write_weights(folder, model.state_dict(), config_of(model), vocabulary)
+        write_weights(folder, state, config, vocabulary)
         for name in ("config.json", *vocabulary, "model.safetensors"):
             (folder / name).replace(output / name)
+
+
+def _published(
+    model: PreTrainedModel, precision: Precision | None
+) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
+    """Return state and configuration as they are published; what is not a floating-point number stays as it is."""
+    kind = _TYPES[precision or Precision.FP32]
+    state = {
+        name: (tensor.detach().to(kind) if tensor.is_floating_point() else tensor.detach()).cpu()
+        for name, tensor in model.state_dict().items()
+    }
+    return state, config_of(model) | {"dtype": str(kind).removeprefix("torch.")}

@@ -14,6 +14,7 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
+from hexcloud.domain.training import Precision
 from hexcloud.domain.workload import Workload
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
@@ -61,6 +62,8 @@ def workload_of(spec: RunSpec) -> Workload:
         eta=spec.eta,
         minibatches=spec.training.minibatches,
         layouts=layouts_of(spec, model),
+        # A plan is for real machines, whoever emulates them.
+        published_bytes_per_param=(spec.training.precision or Precision.BF16).bytes_per_value,
     )
 
 

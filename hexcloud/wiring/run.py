@@ -3,6 +3,7 @@
 import secrets
 import sys
 import time
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from hexcloud.domain.fleet import RunId
 from hexcloud.domain.messages import POINTER_FILE
 from hexcloud.domain.metrics import METRICS_FILE
 from hexcloud.domain.run import RunRecord, RunSpec, RunState
+from hexcloud.domain.training import Precision
 from hexcloud.wiring.market import believed_market
 from hexcloud.wiring.places import home, open_store
 from hexcloud.wiring.plan import PlanInput, played, require_runnable
@@ -209,9 +211,12 @@ def controller(run: RunRecord, store: "Store") -> "Controller":
 
 def _local_weight_bytes(spec: RunSpec) -> float:
     """Return the size of the weights that really travel on this machine."""
+    per_value = spec.precision.bytes_per_value
     if spec.weights is None:
-        return LOCAL_WEIGHT_BYTES
-    return float(sum(path.stat().st_size for path in Path(spec.weights).glob("*.safetensors")))
+        return LOCAL_WEIGHT_BYTES * per_value / Precision.FP32.bytes_per_value
+    from hexcloud.adapters.engines.model_folder import read_shapes
+
+    return float(sum(map(prod, read_shapes(Path(spec.weights)).values())) * per_value)
 
 
 def bring_results(run: RunRecord) -> None:

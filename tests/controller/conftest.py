@@ -22,7 +22,7 @@ def ports_of() -> Callable[[Simulation], Ports]:
             coordinator=sim.coordinator,
             store=sim.store,
             secrets=RunSecrets(b"0123456789abcdef"),
-            emulation=EmulationPlan(sim.scale, sim.run.workload.model.weight_bytes),
+            emulation=EmulationPlan(sim.scale, sim.run.workload.version_bytes),
             timing=timing or Timing(poll_s=5.0, spend_lease_s=300.0, register_s=600.0, drain_s=60.0),
         )
 

@@ -60,9 +60,9 @@ def test_a_rollout_process_is_as_fast_as_its_column_in_fast_motion(
     assert slot.rollout is not None
     assert spec.emulation.samples_per_s == pytest.approx(25.0 * slot.rollout.samples_per_s)
     route = next(route for route in plan.routes if route.target == slot.name)
-    transfer_run_s = started.run.workload.model.weight_bytes / (route.gb_per_s * 1e9)
+    transfer_run_s = started.run.workload.version_bytes / (route.gb_per_s * 1e9)
     assert spec.emulation.link_bytes_per_s is not None
-    local_bytes = started.run.workload.model.weight_bytes
+    local_bytes = started.run.workload.version_bytes
     assert local_bytes / spec.emulation.link_bytes_per_s == pytest.approx(transfer_run_s / 25.0)
 
 
@@ -171,4 +171,5 @@ def test_the_trainer_is_told_the_planned_layout_unless_the_user_names_one(
     settings = seen.run.spec.training.model_copy(update={"layout": asked})
     run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"training": settings})})
     node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
-    assert node_spec(node, slot, plan, replace(seen, run=run), ports).training.layout is told
+    training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
+    assert (training.layout, training.precision) == (told, run.spec.precision)

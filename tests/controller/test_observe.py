@@ -59,7 +59,7 @@ def test_a_draining_node_fills_no_slot_and_no_name_is_given_twice(
 
 def test_an_emulated_link_is_turned_back_into_the_planned_one(controller_of: ControllerOf, ports_of: PortsOf) -> None:
     sim = started(controller_of)
-    weights = sim.run.workload.model.weight_bytes
+    weights = sim.run.workload.version_bytes
     ports = replace(ports_of(sim), emulation=EmulationPlan(clock_scale=25.0, local_weight_bytes=weights / 1000))
     seen = with_link(observe(sim.run, ports, Memory()), gb_per_s=0.025, latency_ms=0.4)
     [link] = fleet_state(seen, {}, ports).links

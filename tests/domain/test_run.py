@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hexcloud.domain.run import MAX_NAME, RunSpec
+from hexcloud.domain.training import Precision, TrainingSpec
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "-", "", "two words", "night\n", "x" * (MAX_NAME + 1)])
@@ -35,6 +36,13 @@ def test_real_machines_have_no_trace_unless_one_is_asked_for() -> None:
     )
     stored = RunSpec(provider="skypilot").model_dump_json()
     assert RunSpec.model_validate_json(stored).trace is None
+
+
+def test_real_machines_train_in_bf16_unless_told_otherwise() -> None:
+    assert RunSpec().precision is Precision.FP32
+    assert RunSpec(provider="skypilot").precision is Precision.BF16
+    assert RunSpec(provider="skypilot", training=TrainingSpec(precision="fp32")).precision is Precision.FP32
+    assert RunSpec(training=TrainingSpec(precision="bf16")).precision is Precision.BF16
 
 
 @pytest.mark.parametrize("name", ["TOKEN=hunter2", "two words", "", "1ST"])

@@ -1,28 +1,31 @@
 import pytest
 
 from hexcloud.domain.market import EgressPrice, LinkScope, Network
-from hexcloud.domain.model import ModelSpec
+from hexcloud.domain.workload import Workload
 from hexcloud.estimate.transfer import (
     delta_bytes,
     egress_usd,
     egress_usd_per_gb,
-    full_bytes,
     transfer_s,
 )
 
 
-def test_one_copy_of_7b_takes_ten_seconds_at_the_cross_link_of_areal_hex(models: dict[str, ModelSpec]) -> None:
+def test_one_copy_of_7b_takes_ten_seconds_at_the_cross_link_of_areal_hex(workload: Workload) -> None:
     """arXiv 2511.00796: 1.5 GB/s between H800 and H20; line rate is 10.2 s, 58 s were measured."""
-    assert transfer_s(full_bytes(models["7B"]), 1.5) == pytest.approx(10.2, abs=0.1)
+    assert transfer_s(workload.version_bytes, 1.5) == pytest.approx(10.2, abs=0.1)
 
 
-def test_delta_of_two_percent_is_a_sixteenth_of_a_copy(models: dict[str, ModelSpec]) -> None:
-    model = models["14B"]
-    assert delta_bytes(model) / full_bytes(model) == pytest.approx(0.06)
+def test_what_is_published_in_fp32_travels_twice_as_long(workload: Workload) -> None:
+    whole = workload.model_copy(update={"published_bytes_per_param": 4})
+    assert whole.version_bytes == 2 * workload.version_bytes == 4 * workload.model.params
 
 
-def test_delta_is_never_larger_than_a_copy(models: dict[str, ModelSpec]) -> None:
-    assert delta_bytes(models["7B"], changed_share=1.0) == full_bytes(models["7B"])
+def test_delta_of_two_percent_is_a_sixteenth_of_a_copy(workload: Workload) -> None:
+    assert delta_bytes(workload) / workload.version_bytes == pytest.approx(0.06)
+
+
+def test_delta_is_never_larger_than_a_copy(workload: Workload) -> None:
+    assert delta_bytes(workload, changed_share=1.0) == workload.version_bytes
 
 
 def test_latency_counts_once() -> None:

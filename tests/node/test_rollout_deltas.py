@@ -1,4 +1,4 @@
-"""Deltas on their way: a rollout node as a real process, and versions that a small learning rate really makes."""
+"""Deltas on their way: a real trainer that publishes bf16 at a rate of RL, and a real rollout node that follows it."""
 
 import asyncio
 import json
@@ -13,98 +13,81 @@ import pytest
 import torch
 
 from hexcloud.domain.command import Emulation, NodeSpec
-from hexcloud.domain.messages import DeltaReport, StepReport
+from hexcloud.domain.messages import WeightsManifest
 from hexcloud.domain.plan import Role
-from hexcloud.domain.sample import Group
+from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
-from hexcloud.runtime.tasks import TASKS
-from hexcloud.runtime.trainer_model import build_model
-from hexcloud.runtime.trainer_weights import Shelf
 from hexcloud.runtime.weights import read_weights
 from tests.node.test_rollout import SECRETS, until
 
-LOW_RATE = 2e-9
-"""In fp32 a weight of 0.02 moves by one step of its last bit per 2e-9: the toy's fp32 stands for a large model's bf16,
-whose last bit is 6e-5 of such a weight, at 1e-5 or so."""
+RATE = 2e-5
 STEPS = 5
 
 pytestmark = pytest.mark.slow
 
 
-def trained(model: torch.nn.Module, optimizer: torch.optim.Optimizer, groups: tuple[Group, ...]) -> None:
-    """Take one policy gradient step on what the node really made."""
-    loss = torch.zeros(())
-    for sample in (sample for group in groups for sample in group.samples):
-        ids = torch.tensor([sample.prompt_ids + sample.tokens])
-        logits = model(input_ids=ids).logits[0, len(sample.prompt_ids) - 1 : -1]
-        chosen = torch.log_softmax(logits, -1).gather(1, ids[0, len(sample.prompt_ids) :, None])
-        loss = loss - (sample.reward - 0.5) * chosen.sum()
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-
-
-def test_at_a_small_learning_rate_a_node_gets_what_changed_and_serves_it_to_the_bit(
+def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_to_the_bit(
     coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec], tmp_path: Path
 ) -> None:
-    home = tmp_path / "node"
-    home.mkdir()
+    home, head = tmp_path / "node", tmp_path / "head"
     link = Emulation(clock_scale=60, samples_per_s=200, link_bytes_per_s=4e6, link_latency_ms=1.0)
-    spec = make_spec(Role.ROLLOUT).model_copy(update={"emulation": link, "region": "aws/far"})
-    (home / "node.json").write_text(spec.model_dump_json())
-    torch.manual_seed(0)
-    model = build_model(TASKS["sort_digits"], seed=0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LOW_RATE, weight_decay=0.0)
-    shelf, sizes = Shelf(tmp_path, epoch=0), []
-
-    def publish(version: int) -> StepReport:
-        published = shelf.put(model, version)
-        file = published.file
-        report = StepReport(
-            epoch=0, version=version, path=str(file.path), sha256=file.sha256, size=file.size, delta=published.delta
-        )
-        coordinator.publish(report)
-        sizes.append((file.size, published.delta))
-        return report
-
-    with (home / "log").open("wb") as log:
-        node = subprocess.Popen(
-            [sys.executable, "-m", "hexcloud.node", "rollout"],
-            cwd=home,
-            env=os.environ | SECRETS,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    training = TrainingSpec(precision="bf16", learning_rate=RATE, ramp_steps=1)
+    for role, folder, changes in (
+        (Role.ROLLOUT, home, {"emulation": link, "region": "aws/far"}),
+        (Role.TRAINER, head, {"training": training, "steps": STEPS}),
+    ):
+        folder.mkdir()
+        (folder / "node.json").write_text(make_spec(role).model_copy(update=changes).model_dump_json())
 
     def events(name: str) -> list[dict[str, object]]:
         lines = (home / "log").read_text().splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{")]
         return [one for one in found if one.get("event") == name]
 
-    async def scene() -> StepReport:
-        async with serving(coordinator, "run-secret-word"):
-            report = publish(0)
-            for version in range(1, STEPS + 1):
-                batch = None
-                while not (batch and batch.groups):
-                    batch = await coordinator.batch(wait_s=1.0)
-                    assert not batch.done and node.poll() is None, (home / "log").read_text()[-3000:]
-                await asyncio.to_thread(trained, model, optimizer, batch.groups)
-                report = publish(version)
-                await until(lambda: len(events("weights_loaded")) > version, within_s=60)  # noqa: B023
-            return report
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(program: list[str], folder: Path, secrets: dict[str, str]) -> None:
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *program],
+                cwd=folder,
+                env=os.environ | secrets,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        processes.append(process)
+
+    def end_last() -> None:
+        process = processes.pop()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+    def has_trained() -> bool:
+        said = "".join((folder / "log").read_text()[-3000:] for folder in (home, head))
+        assert all(process.poll() is None for process in processes), said
+        return coordinator.view().version >= STEPS
+
+    async def scene() -> WeightsManifest:
+        async with serving(coordinator, "run-secret-word") as url:
+            start(["hexcloud.node", "rollout"], home, SECRETS)
+            start(["hexcloud.runtime.trainer", "--url", url], head, {"HEXCLOUD_NODE_TOKEN": "head-token"})
+            await until(has_trained, within_s=120)
+            end_last()
+            last = coordinator.weights.latest
+            assert last is not None
+            await until(lambda: any(one["version"] == last.version for one in events("weights_loaded")))
+            return last
 
     try:
-        last = asyncio.run(asyncio.wait_for(scene(), 150))
-        whole, deltas = sizes[-1][0], [delta for _, delta in sizes[1:] if isinstance(delta, DeltaReport)]
-        assert len(deltas) == STEPS and max(one.delta.size for one in deltas) < 0.5 * whole
-        assert len(events("weights_patched")) >= STEPS - 1, (home / "log").read_text()[-3000:]
-        sent = coordinator.sent_bytes[spec.node_id]
-        assert sent < 0.7 * (STEPS + 1) * whole, "whole files travelled"
-        (held,) = (home / "weights").glob(f"0-{STEPS}-*/model.safetensors")
-        read_weights(held, last.sha256)
+        last = asyncio.run(scene())
+        (held,) = (home / "weights").glob(f"0-{last.version}-*/model.safetensors")
+        weights = read_weights(held, last.sha256)
+        assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+        sizes = [path.stat().st_size for path in (tmp_path / "weights").glob("*.delta")]
+        assert len(sizes) >= STEPS and max(sizes) < 0.4 * last.size
+        assert len(events("weights_patched")) >= STEPS - 2, (home / "log").read_text()[-3000:]
     finally:
-        os.killpg(node.pid, signal.SIGKILL)
-        node.wait(10)
+        while processes:
+            end_last()

@@ -14,7 +14,7 @@ from hexcloud.domain.plan import Allocation, Columns, Layout, Role, RolloutColum
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.freshness import versions_allowed, versions_old
-from hexcloud.estimate.transfer import full_bytes, transfer_s
+from hexcloud.estimate.transfer import transfer_s
 from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.planner.problem import Problem
 
@@ -217,7 +217,7 @@ def egress(problem: Problem, pick: Pick, samples_per_s: float) -> float:
             continue
         same = region.split("-")[0] == trainer.region.split("-")[0]
         total += usd[LinkScope.CONTINENT if same else LinkScope.WORLD] + usd[LinkScope.REGION] * (len(zones) - 1)
-    weights_gb = problem.workload.model.weight_bytes / 1e9
+    weights_gb = problem.workload.version_bytes / 1e9
     return total * weights_gb * 3600 * samples_per_s / problem.workload.samples_per_step
 
 
@@ -265,7 +265,7 @@ def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, sample
     offer, network = problem.offers[column.offer_id], problem.market.network
     zone = {one.offer_id for one in problem.gangs if place_of(one.offer_id) == place_of(gang.offer_id)}
     travel_s = min(
-        transfer_s(full_bytes(problem.workload.model), forecast_gb_per_s(problem.offers[name], offer, network))
+        transfer_s(problem.workload.version_bytes, forecast_gb_per_s(problem.offers[name], offer, network))
         for name in zone
     )
     workload, step_s = problem.workload, problem.workload.samples_per_step / samples_per_s

@@ -57,7 +57,7 @@ def test_egress_is_one_copy_per_version_by_distance(
 ) -> None:
     source, target = make_offer(stock=1), make_offer("lean8", region=region, zone=zone)
     rules, solution = solved(make_market(source, target), workload, policy, source)
-    per_version = workload.model.weight_bytes / 1e9 * usd_per_gb
+    per_version = workload.version_bytes / 1e9 * usd_per_gb
     assert rules.egress.usd_per_hour(solution) == pytest.approx(per_version * 3600 * TARGET / 256, abs=1e-6)
 
 
@@ -69,5 +69,5 @@ def test_a_free_way_out_still_pays_between_the_zones_of_the_other_cloud(
     zones = tuple(make_offer("lean8", zone=zone, stock=1) for zone in "ab")
     busy = workload.model_copy(update={"reward_cpu_s_per_sample": 20.0})
     rules, solution = solved(make_market(source, *zones), busy, policy, source)
-    per_version = workload.model.weight_bytes / 1e9 * 0.01
+    per_version = workload.version_bytes / 1e9 * 0.01
     assert rules.egress.usd_per_hour(solution) == pytest.approx(per_version * 3600 * TARGET / 256)

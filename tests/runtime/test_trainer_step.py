@@ -265,5 +265,6 @@ def _is_close_to_fp32(ranks: Ranks) -> None:
 
 
 @pytest.mark.slow
-def test_bf16_follows_fp32_closely(tmp_path: Path) -> None:
-    act(_is_close_to_fp32, Formation(LayoutKind.FSDP, 1, 1), LOW, tmp_path)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_bf16_follows_fp32_closely(ranks: int, tmp_path: Path) -> None:
+    act(_is_close_to_fp32, Formation(LayoutKind.FSDP, ranks, 1), LOW, tmp_path)

@@ -1,15 +1,22 @@
+import json
+import random
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import PreTrainedModel, Qwen2ForCausalLM
 
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.training import Precision, TrainingSpec
 from hexcloud.runtime.delta import apply_delta
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import build_model
+from hexcloud.runtime.trainer_ranks import Ranks
+from hexcloud.runtime.trainer_step import Moment, TrainingStep
 from hexcloud.runtime.trainer_weights import DELTAS_KEPT, Shelf, deliver, vocabulary_files
 from hexcloud.runtime.weights import read_weights
+from tests.runtime.training import ALONE, groups_of, right_and_wrong, state_of
 
 
 def test_the_newest_versions_stay_on_the_shelf(tmp_path: Path) -> None:
@@ -109,3 +116,35 @@ def test_a_damaged_base_costs_the_delta_and_not_the_version(tmp_path: Path) -> N
     second = shelf.put(model, 1)
     assert second.delta is None
     read_weights(second.file.path, second.file.sha256)
+
+
+def test_a_bf16_trainer_publishes_and_delivers_what_its_own_forward_pass_sees(tmp_path: Path) -> None:
+    model = build_model(SORT_DIGITS, seed=0)
+    file = Shelf(tmp_path, epoch=0, precision=Precision.BF16).put(model, 0).file
+    deliver(tmp_path / "output", model, {}, Precision.BF16)
+    masters = dict(model.named_parameters())
+    published, result = read_weights(file.path, file.sha256), load_file(tmp_path / "output" / "model.safetensors")
+    assert published.keys() == result.keys() == masters.keys()
+    for name, weight in masters.items():
+        assert weight.dtype == torch.float32, "the trainer's own stay as they are"
+        assert torch.equal(published[name], weight.detach().bfloat16()) and torch.equal(result[name], published[name])
+    assert json.loads((file.path.parent / "config.json").read_text())["dtype"] == "bfloat16"
+    assert Qwen2ForCausalLM.from_pretrained(tmp_path / "output").dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("rate", [2e-5, 1e-6])
+def test_at_rates_of_rl_bf16_versions_are_told_by_a_small_delta_and_fp32_ones_whole(
+    tmp_path: Path, rate: float
+) -> None:
+    settings = TrainingSpec(learning_rate=rate, ramp_steps=1)
+    state = state_of(model := build_model(SORT_DIGITS, seed=0), settings)
+    groups = groups_of(model, right_and_wrong(4))
+    shelves = {kind: Shelf(tmp_path / kind, 0, kind) for kind in Precision}
+    told: dict[Precision, list[float]] = {kind: [] for kind in Precision}
+    for version in range(4):
+        for kind, shelf in shelves.items():
+            published = shelf.put(state.policy.model, version)
+            told[kind].append(published.delta.delta.size / published.file.size if published.delta else 1.0)
+        TrainingStep(state, Ranks(0, ALONE), settings).run(groups, Moment(version, 10), random.Random(version))
+    assert told[Precision.FP32] == [1.0] * 4
+    assert told[Precision.BF16][0] == 1.0 and max(told[Precision.BF16][1:]) < (0.4 if rate > 1e-5 else 0.1)

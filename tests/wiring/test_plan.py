@@ -10,6 +10,7 @@ from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Objective, ReplanSchedule
 from hexcloud.domain.run import RunSpec
+from hexcloud.domain.training import Precision, TrainingSpec
 from hexcloud.planner.plan import make_plan
 from hexcloud.planner.screen import screen
 
@@ -18,6 +19,12 @@ def test_a_run_without_target_or_cap_gets_the_default_target() -> None:
     given = wiring.snapshot_input(RunSpec())
     assert given.policy.objective is Objective.MIN_COST
     assert given.policy.target_samples_per_s == pytest.approx(20_000 / given.workload.tokens_per_sample)
+
+
+@pytest.mark.parametrize(("precision", "size"), [(None, 2), (Precision.BF16, 2), (Precision.FP32, 4)])
+def test_a_plan_counts_the_bytes_that_are_published(precision: Precision | None, size: int) -> None:
+    workload = wiring.workload_of(RunSpec(training=TrainingSpec(precision=precision)))
+    assert workload.version_bytes == size * workload.model.params
 
 
 def test_a_cap_alone_asks_for_the_most_throughput() -> None:
