@@ -77,11 +77,14 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
 
 
 def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
-    """Return the trainer's settings, in the planned layout unless the user says which."""
-    settings = run.spec.training.model_copy(update={"precision": run.spec.precision})
-    if slot.trainer is None or settings.layout is not None:
-        return settings
-    return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
+    """Return the trainer's settings: what the user leaves open is as planned, or as it suits emulated machines."""
+    spec, planned = run.spec, slot.trainer and slot.trainer.layout
+    told: dict[str, object] = {"precision": spec.precision, "activation_checkpointing": spec.recomputes_activations}
+    if planned and spec.training.layout is None:
+        told["layout"] = LayoutKind(planned.kind)
+    if planned and spec.training.micro_batch_tokens is None and spec.is_real:
+        told["micro_batch_tokens"] = planned.pass_tokens
+    return spec.training.model_copy(update=told)
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

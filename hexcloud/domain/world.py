@@ -4,7 +4,7 @@ from pydantic import Field
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.training import PASS_TOKENS, LayoutKind, TrainingSpec
 
 
 class World(Frozen):
@@ -18,11 +18,17 @@ class World(Frozen):
     """Processes on each."""
     layout: LayoutKind = LayoutKind.FSDP
     """How the state spreads over them: the head's word, whatever a machine was told that came later."""
+    pass_tokens: int = Field(default=PASS_TOKENS, gt=0)
+    """Most tokens of a forward pass, as alike on all ranks: a pass is one of all."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""
     store: str = ""
     """`host:port` where rank 0 is met; empty until it is known."""
+
+    def settings(self, told: TrainingSpec) -> TrainingSpec:
+        """Return a rank's settings with what must be alike on all of them; machines may be told by different plans."""
+        return told.model_copy(update={"layout": self.layout, "micro_batch_tokens": self.pass_tokens})
 
     @property
     def size(self) -> int:

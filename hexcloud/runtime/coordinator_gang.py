@@ -59,8 +59,9 @@ class TrainerGang:
         wanted = (*(node for node in old if node in staying), *sorted(staying - set(old)))
         if world is None:
             if len(wanted) >= self._spec.gang:
-                layout = self._spec.training.layout or LayoutKind.FSDP
-                self._world = World(nodes=wanted, ranks=self._spec.ranks, layout=layout)
+                training = self._spec.training
+                layout, pass_tokens = training.layout or LayoutKind.FSDP, training.pass_tokens
+                self._world = World(nodes=wanted, ranks=self._spec.ranks, layout=layout, pass_tokens=pass_tokens)
         elif not answering.issuperset(world.nodes if self._is_formed else world.union):
             # Who was lost before it had joined held nothing: the change is made without it.
             is_whole = not self._is_formed and answering.issuperset(world.before)
