@@ -103,15 +103,14 @@ class TrainerGang:
         # Rank 0 lives on through a live change, and so does the place where it is met.
         store = self._world.store if before else ""
         changes = {"generation": self._world.generation + 1, "nodes": nodes, "before": before, "store": store}
-        self._world = self._world.model_copy(update={**changes, "layout": self._layout(len(nodes))})
+        self._world = self._world.model_copy(update={**changes, "layout": self._model(len(nodes)).layout})
         self._is_begun = False
 
-    def _layout(self, machines: int) -> LayoutKind:
-        """Return the planned layout for another size than the last, if it fits; else the one that there is.
+    def _model(self, machines: int) -> World | GangPlan:
+        """Return as what so many machines are laid out: as planned if they are another number than the last, and enough.
 
         A gang grows in the layout that it has until it is as large as planned, and shrinks in the planned one.
         """
         stood, planned = self._formed or self._world, self.planned
         assert stood is not None
-        is_new = planned is not None and len(stood.nodes) != machines >= planned.machines
-        return planned.layout if planned is not None and is_new else stood.layout
+        return planned if planned is not None and len(stood.nodes) != machines >= planned.machines else stood
