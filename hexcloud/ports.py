@@ -16,6 +16,7 @@ from hexcloud.domain.policy import ReplanSchedule
 from hexcloud.domain.prices import Held, PastPart, PriceBook, PriceChange, Refresh, Voucher
 from hexcloud.domain.row import Belief, Part
 from hexcloud.domain.run import RunRecord, RunState
+from hexcloud.domain.world import GangPlan
 
 
 class Clock(Protocol):
@@ -206,8 +207,8 @@ class Coordinator(Protocol):
         """Return the run as the coordinator knows it."""
         ...
 
-    def renew(self, run_until_s: float) -> None:
-        """Extend the spend lease of the whole fleet, wall seconds since the epoch."""
+    def renew(self, run_until_s: float, gang: GangPlan | None = None) -> None:
+        """Extend the spend lease of the whole fleet, wall seconds since the epoch; say what is planned of the gang."""
         ...
 
     def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:

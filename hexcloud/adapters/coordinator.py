@@ -14,6 +14,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import POINTER_FILE, Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
 from hexcloud.domain.pointer import parse_pointer
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
+from hexcloud.domain.world import GangPlan
 from hexcloud.ports import Objects
 
 TIMEOUT_S = 3.0
@@ -84,9 +85,9 @@ class HttpCoordinator:
         except ValidationError as error:
             raise EngineError(f"coordinator: the answer of /status cannot be read: {error}") from error
 
-    def renew(self, run_until_s: float) -> None:
-        """Extend the spend lease of the whole fleet, wall seconds since the epoch."""
-        self._call("POST", "/control/renew", Renewal(run_until_s=run_until_s))
+    def renew(self, run_until_s: float, gang: GangPlan | None = None) -> None:
+        """Extend the spend lease of the whole fleet, wall seconds since the epoch; say what is planned of the gang."""
+        self._call("POST", "/control/renew", Renewal(run_until_s=run_until_s, gang=gang))
 
     def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:
         """Let a node register with the token of this hash (hex); revoke others."""

@@ -4,9 +4,10 @@ from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import EmulationPlan, Ports
 from hexcloud.domain.command import CERTIFICATE_FILE, NODE_FILE, Command, Emulation, NodeSpec, run_store
 from hexcloud.domain.fleet import Node
-from hexcloud.domain.plan import ExecutionPlan, Role, Slot, WeightRoute
+from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot, WeightRoute
 from hexcloud.domain.run import RunRecord
 from hexcloud.domain.training import LayoutKind, TrainingSpec
+from hexcloud.domain.world import GangPlan
 from hexcloud.planner.distance import link_spec, scope_between
 
 COORDINATOR_PORT = 8477
@@ -85,6 +86,18 @@ def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
     if planned and spec.training.micro_batch_tokens is None and spec.is_real:
         told["micro_batch_tokens"] = planned.pass_tokens
     return spec.training.model_copy(update=told)
+
+
+def planned_gang(placement: Placement, run: RunRecord) -> GangPlan | None:
+    """Return what the trainer is to become: what is planned, or the user's word, is of this number of machines.
+
+    None where the placement says nothing of it.
+    """
+    gang = placement.role(Role.TRAINER)
+    told = _training(gang[0], run) if gang else None
+    if told is None or told.layout is None:
+        return None
+    return GangPlan(machines=len(gang), layout=told.layout, pass_tokens=told.pass_tokens)
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

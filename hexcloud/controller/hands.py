@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 
 from hexcloud.controller.journal import Journal
+from hexcloud.controller.life import is_head
 from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Ports
 from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, ProvisionError, RateLimitError
-from hexcloud.domain.fleet import Node, NodeId, NodeStatus
+from hexcloud.domain.fleet import LIVE, Node, NodeId, NodeStatus
 from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import Role
+from hexcloud.domain.plan import Role, TrainerColumn
+from hexcloud.estimate.resize import resize_s
+from hexcloud.planner.distance import forecast_gb_per_s
 
 HARD_REFUSALS = 3
 """Refusals of a machine's end in a row, other than to wait, that the user is told of."""
@@ -79,11 +82,28 @@ class Hands:
         self._block(same, self.memory.limits.refuse(limit_of(offer), self.seen.now_s), reason)
 
     def _drain_s(self, node: Node) -> float:
-        """Return the wall seconds in which a node must have drained: the trainer ends its step before anything else."""
-        accepted = self.seen.accepted
+        """Return the wall seconds in which a node must have drained: the trainer ends its step before anything else.
+
+        Then a member hands on its share. Without a head nobody hears of the order, and there is nothing to save.
+        """
+        accepted, drain_s = self.seen.accepted, self.ports.timing.drain_s
         if accepted is None or node.role is not Role.TRAINER:
-            return self.ports.timing.drain_s
-        return self.ports.timing.drain_s + accepted[0].forecast.step_s / self.seen.run.clock_scale
+            return drain_s
+        if not any(is_head(one) and one.status in LIVE for one in self.seen.nodes):
+            return 0.0
+        plan = accepted[0]
+        gang = plan.allocation.trainer.column
+        busy_s = plan.forecast.step_s + (self._hand_over_s(node, gang) if node.rank else 0.0)
+        return drain_s + busy_s / self.seen.run.clock_scale
+
+    def _hand_over_s(self, node: Node, gang: TrainerColumn) -> float:
+        """Return the run seconds in which a member's share moves to the others."""
+        market = self.seen.market
+        offer = market.offer(node.offer_id)
+        if offer is None:
+            return 0.0
+        gb_per_s = forecast_gb_per_s(offer, offer, market.network)
+        return resize_s(self.seen.run.workload.model, gang.formation, gang.formation, gb_per_s)
 
     def _tell_to_drain(self, node_id: NodeId) -> None:
         if self.seen.coordinator is None:

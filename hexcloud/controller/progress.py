@@ -5,17 +5,20 @@ from collections.abc import Iterable
 from hexcloud.controller.apply import Nodes
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.launching import UNKNOWN
-from hexcloud.controller.life import LATE, VANISHED, is_head
+from hexcloud.controller.life import BROKEN, LATE, SILENT, VANISHED, is_head
 from hexcloud.controller.memory import Progress
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.fleet import Node, NodeStatus
-from hexcloud.domain.messages import RunPhase
+from hexcloud.domain.messages import INTERRUPTION, RunPhase
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role
 
 MAX_TRAINER_STARTS = 5
 """Gangs in a row that were paid for and never came up: whatever it is, renting a sixth will not mend it."""
 NEVER_CAME = (LATE, VANISHED, UNKNOWN)
+MAX_DROPOUTS = 3
+"""Machines in a row that join a gang and are lost before a stall would be told of: then their pool is blocked."""
+LOSSES = (VANISHED, SILENT, BROKEN, INTERRUPTION)
 MAX_TRAINER_LOSSES = 3
 """Losses of the trainer's head in a row with nothing new trained in between: the reason is not the market."""
 
@@ -65,6 +68,40 @@ def never_up(nodes: Iterable[Node]) -> str | None:
         return None
     last = failed[-1]
     return f"the trainer was rented {len(failed)} times and never came up, last on {last.offer_id}: {last.cause}"
+
+
+def note_dropout(node: Node, hands: Hands) -> None:
+    """Keep away from a pool whose machines are lost again and again as they join the gang: each takes steps with it."""
+    bound_s, seen = _bound_s(hands), hands.seen
+    if bound_s is None:
+        return
+    joiners = [
+        one for one in (*(one for one in seen.nodes if one.id != node.id), node) if one.offer_id == node.offer_id
+    ]
+    lost = dropouts(joiners, seen.now_s, bound_s * seen.run.clock_scale)
+    if len(lost) >= MAX_DROPOUTS:
+        hands.block(
+            node.offer_id, f"{len(lost)} machines in a row were lost within {bound_s:.0f} s as they joined a gang"
+        )
+        text = (
+            f"{len(lost)} machines in a row joined the trainer and were lost within {bound_s:.0f} s, last {node.slot}: "
+            f"{node.cause}; the gang goes on without, see nodes/{node.id}/node.log"
+        )
+        hands.journal.say("gang_cannot_grow", text, node=node.id, lost=len(lost))
+
+
+def dropouts(nodes: Iterable[Node], now_s: float, lasts_s: float) -> tuple[Node, ...]:
+    """Return the machines, the last in a row, that joined a gang and were lost within `lasts_s` (run clock). Pure."""
+    lost: list[Node] = []
+    for node in sorted(nodes, key=lambda node: node.requested_at_s):
+        if not node.is_joiner or node.ready_at_s is None:
+            continue
+        stayed_s = (now_s if node.gone_at_s is None else node.gone_at_s) - node.ready_at_s
+        if stayed_s >= lasts_s:
+            lost.clear()
+        elif node.cause.startswith(LOSSES):
+            lost.append(node)
+    return tuple(lost)
 
 
 def hopeless(nodes: Nodes, hands: Hands) -> str | None:

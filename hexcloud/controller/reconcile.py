@@ -7,6 +7,7 @@ from hexcloud.controller.apply import Nodes, admit, apply
 from hexcloud.controller.bucket_word import tell_of_bucket
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.calibrate import calibrate
+from hexcloud.controller.commands import planned_gang
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.journal import Journal
 from hexcloud.controller.launching import MAX_TRIES
@@ -15,7 +16,7 @@ from hexcloud.controller.life import UNREGISTERED, Patience, follow, is_head, wa
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
-from hexcloud.controller.progress import count_loss, hopeless, note
+from hexcloud.controller.progress import count_loss, hopeless, note, note_dropout
 from hexcloud.controller.replan import Accepted, replan, triggers
 from hexcloud.controller.slow_gang import part_with_slow_gang
 from hexcloud.controller.winddown import begin_stop, wind_down
@@ -105,11 +106,12 @@ class Controller:
         hands = self._check_end(nodes, hands, purse)
         if hands.seen.run.state is RunState.STOPPING:
             return self._closed(wind_down(nodes, hands, purse), hands.seen)
-        self._renew(nodes, hands, purse)
         reasons = () if seen.is_trained else triggers(hands)
         accepted = self._plan(reasons, nodes, hands) if reasons else _in_force(seen)
         if accepted:
             purse = replace(purse, seen=replace(seen, accepted=accepted))
+        hands = self._renew(nodes, hands, purse)
+        if accepted:
             if _is_too_poor(accepted[1], nodes, purse):
                 begin_stop(hands, f"{_used_up(purse)}; the rest rents no fleet")
                 return self._closed(nodes, seen, reasons)
@@ -129,7 +131,8 @@ class Controller:
                 continue
             hands.keep(old, new)
             if new.status is NodeStatus.READY:
-                memory.pools.forgive(new.offer_id)
+                if not new.is_joiner:  # one that joins a gang has yet to show that it can
+                    memory.pools.forgive(new.offer_id)
                 memory.failed_starts.pop(new.offer_id, None)
             if was_lost(old, new) or was_noticed(old, new):
                 self._note_loss(new, hands)
@@ -145,6 +148,8 @@ class Controller:
             self._count_failure(node, hands)
         elif is_head(node):
             count_loss(node, hands.memory.progress, hands.seen.wall_s)
+        elif node.is_joiner:
+            note_dropout(node, hands)
 
     def _count_failure(self, node: Node, hands: Hands) -> None:
         """A pool whose machines are late, or again and again go before they come up, is blocked as if sold out."""
@@ -176,15 +181,21 @@ class Controller:
         self._run = self._ports.store.run(self._run.id) or self._run
         return replace(hands, seen=replace(seen, run=self._run))
 
-    def _renew(self, nodes: Nodes, hands: Hands, purse: Purse) -> None:
-        """Let the fleet run on until the next lease ends, and never beyond the money."""
+    def _renew(self, nodes: Nodes, hands: Hands, purse: Purse) -> Hands:
+        """Let the fleet run on until the next lease ends, and never beyond the money; tell what is planned of the gang.
+
+        Who did not hear it is told nothing else this turn: no machine may leave the gang before its layout is known.
+        """
         if hands.seen.coordinator is None:
-            return
+            return hands
         standing = [node for node in nodes.values() if node.status is not NodeStatus.GONE]
+        placement = purse.seen.placement
+        gang = planned_gang(placement, self._run) if placement else None
         try:
-            hands.seen.coordinator.renew(purse.lease_end_wall_s(standing))
-        except EngineError:
-            return  # the lease that was granted before is still running
+            hands.seen.coordinator.renew(purse.lease_end_wall_s(standing), gang)
+        except EngineError:  # the lease that was granted before is still running
+            return replace(hands, seen=replace(hands.seen, coordinator=None))
+        return hands
 
     def _plan(self, reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
         """Re-plan. A run that cannot even begin has failed: nothing was rented for it."""

@@ -16,7 +16,7 @@ from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role
 from hexcloud.domain.sample import Group, Sample
-from hexcloud.domain.world import World
+from hexcloud.domain.world import GangPlan, World
 
 POINTER_FILE = "coordinator.json"
 """Name of the Pointer's file in the run's folder."""
@@ -236,12 +236,21 @@ class StepReport(StepNumbers):
 
 
 class Rendezvous(Frozen):
-    """POST /rendezvous (trainer only): where the other ranks of a world meet rank 0, and whether they have."""
+    """POST /rendezvous (trainer only): where the other ranks of a world meet rank 0, and how far they are."""
 
     generation: int
     store: str
     """`host:port` on the gang's network."""
+    is_begun: bool = False
+    """All who join are there, and the state is about to move."""
     is_formed: bool = False
+
+
+class Heeded(Frozen):
+    """The answer to a Rendezvous."""
+
+    is_wanted: bool
+    """Is this world still wanted? One that is not must not be begun: its machines may be told of another already."""
 
 
 class Evaluation(Frozen):
@@ -331,6 +340,8 @@ class Renewal(Frozen):
     """POST /control/renew (controller only): the fleet may run until then."""
 
     run_until_s: float
+    gang: GangPlan | None = None
+    """What the trainer becomes with its next change of size; None: nothing new."""
 
 
 class DrainRequest(Frozen):

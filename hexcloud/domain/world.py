@@ -7,6 +7,15 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.training import PASS_TOKENS, LayoutKind, TrainingSpec
 
 
+class GangPlan(Frozen):
+    """What the plan in force makes of the trainer."""
+
+    machines: int = Field(gt=0)
+    layout: LayoutKind
+    pass_tokens: int = Field(default=PASS_TOKENS, gt=0)
+    """In which so many machines have room for it, in passes of at most so many tokens; then more of them have, too."""
+
+
 class World(Frozen):
     """The ranks of the trainer, told to rank 0 with its batches and to each machine of the gang with its orders."""
 
@@ -17,9 +26,9 @@ class World(Frozen):
     ranks: int = Field(default=1, gt=0)
     """Processes on each."""
     layout: LayoutKind = LayoutKind.FSDP
-    """How the state spreads over them: the head's word, whatever a machine was told that came later."""
+    """How the state spreads over them: the coordinator's word, whatever a machine was told that came later."""
     pass_tokens: int = Field(default=PASS_TOKENS, gt=0)
-    """Most tokens of a forward pass, as alike on all ranks: a pass is one of all."""
+    """Most tokens of a forward pass of a rank: its word too, as each pass is one of all ranks."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""

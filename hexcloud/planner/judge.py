@@ -193,9 +193,7 @@ class _Bench:
         """
         calibration, offers = self.case.market.calibration, self.problem.offers
         seconds = sum(self.worth.price(slot) * startup_s(offers.get(slot.offer_id), calibration) for slot in move.joins)
-        seconds += sum(
-            self.worth.price(slot) * slot.rollout.generation_s for slot in move.leaves if slot.rollout is not None
-        )
+        seconds += sum(self.worth.price(slot) * _finish_s(slot) for slot in move.leaves)
         if move.gang:
             seconds += self.worth.usd_per_hour(slots) * self._standstill_s(move, slots)
         return seconds / 3600.0
@@ -223,6 +221,13 @@ class _Bench:
     def repriced(self, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
         """Return the slots at today's prices: this re-plan is the new baseline of the price trigger."""
         return tuple(slot.model_copy(update={"usd_per_hour": self.worth.price(slot)}) for slot in slots)
+
+
+def _finish_s(slot: Slot) -> float:
+    """Return how long a machine that leaves has yet to work on what it has begun: its samples, or a step."""
+    if slot.trainer is not None:
+        return slot.trainer.step_s
+    return slot.rollout.generation_s if slot.rollout is not None else 0.0
 
 
 def _size(move: Move) -> int:

@@ -273,8 +273,9 @@ class Coordinator:
     # What the controller says.
 
     def renew(self, message: Renewal) -> None:
-        """Move the end of the spend lease."""
+        """Move the end of the spend lease, and know what is planned of the trainer."""
         self.run_until_s = message.run_until_s
+        self.gang.planned = message.gang or self.gang.planned
 
     def admit(self, message: Admit) -> None:
         """Let a node in; let revoked ones in no more, their leases are lost."""

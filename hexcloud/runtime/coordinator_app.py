@@ -26,6 +26,7 @@ from hexcloud.domain.messages import (
     DrainRequest,
     Evaluation,
     Heartbeat,
+    Heeded,
     LeaseRequest,
     LinkReport,
     PartialCommit,
@@ -155,10 +156,9 @@ class Routes:
         return Response(status_code=DONE)
 
     async def rendezvous(self, request: Request) -> Response:
-        """POST /rendezvous: rank 0 says where the trainer's ranks meet, and whether they have."""
+        """POST /rendezvous: rank 0 says where the trainer's ranks meet, and how far they are."""
         self._require_trainer(request)
-        self._coordinator.gang.meet(await read(request, Rendezvous))
-        return Response(status_code=DONE)
+        return answer(Heeded(is_wanted=self._coordinator.gang.meet(await read(request, Rendezvous))))
 
     async def finish(self, request: Request) -> Response:
         """POST /finish: the trainer has written output and checkpoint."""

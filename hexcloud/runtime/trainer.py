@@ -131,10 +131,14 @@ class Trainer:
             raise EngineError(f"world {world.generation} is not made from the one that trains; all begin anew")
         if len(world.union) > 1 and not world.store:
             self._link.rendezvous(Rendezvous(generation=world.generation, store=self._crew.listen()))
-        if self._crew.is_ready(world):
+        if self._crew.is_ready(world) and self._may_begin(world):
             self._crew.resize(world)
             self._tell_formed()
             log.info("resized", generation=world.generation, ranks=world.size, version=self._counters.version)
+
+    def _may_begin(self, world: World) -> bool:
+        begun = Rendezvous(generation=world.generation, store=self._crew.address, is_begun=True)
+        return self._link.rendezvous(begun)
 
     def _tell_formed(self) -> None:
         world = self._crew.world

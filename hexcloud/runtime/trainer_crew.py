@@ -63,6 +63,7 @@ class _Opening(Frozen):
 class _Passing(Frozen):
     """What those who join a world need to know of the one before."""
 
+    layout: LayoutKind
     config: dict[str, object]
     tensors: dict[str, TensorSpec]
     updates: int
@@ -201,7 +202,12 @@ class Crew:
         """Return whether this machine is of the new world."""
         assert order.world is not None
         state = self._state
-        passing = _Passing(config=state.form.config, tensors=describe(state.tensors()), updates=state.updates)
+        passing = _Passing(
+            layout=self.world.layout,
+            config=state.form.config,
+            tensors=describe(state.tensors()),
+            updates=state.updates,
+        )
         parts = state.buffers()
         del state, self._state, self._step, self._whole
         leave()
@@ -214,7 +220,7 @@ class Crew:
         ranks = join(self._meeting.store(f"change/{world.generation}"), rank, everybody, settings)
         said = ranks.tell(passing.model_dump_json().encode() if rank == 0 and passing else None)
         passing = _Passing.model_validate_json(said)
-        got = carry_out(_change(world, passing.tensors), rank, parts, ranks.device)
+        got = carry_out(_change(world, passing), rank, parts, ranks.device)
         leave()
         if self._seat.spec.node_id not in world.nodes:
             return False
@@ -249,12 +255,13 @@ class Crew:
         return _Order.model_validate_json(self._ranks.tell(None))
 
 
-def _change(world: World, tensors: Mapping[str, TensorSpec]) -> Change:
+def _change(world: World, passing: _Passing) -> Change:
     union = world.union
 
-    def side(nodes: tuple[str, ...]) -> Side:
+    def side(nodes: tuple[str, ...], layout: LayoutKind) -> Side:
         places = tuple(union.index(node) * world.ranks + place for node in nodes for place in range(world.ranks))
-        return Side(Formation(world.layout, len(nodes), world.ranks), places)
+        return Side(Formation(layout, len(nodes), world.ranks), places)
 
     machines = tuple(rank // world.ranks for rank in range(len(union) * world.ranks))
-    return Change(tensors, side(world.before), side(world.nodes), machines)
+    before, after = side(world.before, passing.layout), side(world.nodes, world.layout)
+    return Change(passing.tensors, before, after, machines)

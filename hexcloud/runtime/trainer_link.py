@@ -6,7 +6,7 @@ import httpx
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.messages import Batch, Evaluation, Rendezvous, StepReport
+from hexcloud.domain.messages import Batch, Evaluation, Heeded, Rendezvous, StepReport
 from hexcloud.domain.raw import RAW, parse_batch
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 
@@ -51,9 +51,13 @@ class TrainerLink:
         """Report an accuracy."""
         self._call("POST", "/evaluation", evaluation)
 
-    def rendezvous(self, rendezvous: Rendezvous) -> None:
-        """Say where other ranks are met, and whether they have been."""
-        self._call("POST", "/rendezvous", rendezvous)
+    def rendezvous(self, rendezvous: Rendezvous) -> bool:
+        """Say where other ranks are met, and how far they are; return whether their world is still wanted."""
+        heeded = self._call("POST", "/rendezvous", rendezvous)
+        try:
+            return Heeded.model_validate_json(heeded.content).is_wanted
+        except ValueError as error:
+            raise EngineError(f"the coordinator's answer of /rendezvous cannot be read: {error}") from error
 
     def finish(self) -> None:
         """Say that output and checkpoint are written."""

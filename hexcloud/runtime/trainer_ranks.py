@@ -14,8 +14,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, Precision, TrainingSpec
 
-TIMEOUT = timedelta(seconds=300)
-"""A rank that waits longer for the others ends: one of them is gone. A step and the writing of weights take less."""
+TIMEOUT = timedelta(minutes=15)
+"""A rank that waits longer for the others ends: one of them is gone. A step, the writing of weights and the move of a
+state to another size take less. Where a machine is gone the coordinator says so much sooner."""
 
 
 @dataclass(frozen=True)

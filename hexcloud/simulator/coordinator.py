@@ -7,6 +7,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import LinkReport, NodeView, RunPhase, RunView
 from hexcloud.domain.run import RunRecord
+from hexcloud.domain.world import GangPlan
 from hexcloud.simulator.cloud import SimCloud
 from hexcloud.simulator.machine import Machine
 
@@ -49,9 +50,10 @@ class SimCoordinator:
             links=tuple(self._links(registered)),
         )
 
-    def renew(self, run_until_s: float) -> None:
+    def renew(self, run_until_s: float, gang: GangPlan | None = None) -> None:
         """Extend the spend lease of all registered machines."""
         self._answer()
+        self._cloud.gang.planned = gang or self._cloud.gang.planned
         self._cloud.training.run_until_wall_s = run_until_s
         self._cloud.register()
 

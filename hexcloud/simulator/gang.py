@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.world import GangPlan
 from hexcloud.simulator.machine import Machine
 
 
@@ -15,12 +16,14 @@ class SimGang:
     """From the order to leave to the moment at which a machine holds nothing any more."""
     world: frozenset[NodeId] = frozenset()
     """Empty until as many machines are there as the head was planned with."""
+    planned: GangPlan | None = None
+    """What the head was told last."""
     leaves_s: dict[NodeId, float] = field(default_factory=dict)
     """When those that were told to go have handed on what they hold."""
 
     def begin(self) -> None:
         """Have a new head, under which nothing is formed."""
-        self.world, self.leaves_s = frozenset(), {}
+        self.world, self.leaves_s, self.planned = frozenset(), {}, None
 
     def share(self, head: Machine) -> float:
         """Return how many times the machines it was planned with the gang has; 0 while it is not formed."""

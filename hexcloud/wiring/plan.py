@@ -18,7 +18,7 @@ from hexcloud.domain.training import Precision
 from hexcloud.domain.workload import Workload
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
-from hexcloud.wiring.provider import rented_clouds, require_provider
+from hexcloud.wiring.provider import largest_gang, rented_clouds, require_provider
 from hexcloud.wiring.task import require_task, require_usable_task
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
         "budget_usd": spec.budget or policy.budget_usd,
         "clouds": rented_clouds(spec, spec.cloud or policy.clouds),
         "replan": spec.replan or policy.replan,
+        "max_gang_nodes": largest_gang(spec, policy.max_gang_nodes),
     }
     if policy.objective is Objective.BUDGET_RUN:
         if changes["budget_usd"] is None:

@@ -88,6 +88,13 @@ def rented_clouds(spec: RunSpec, wanted: tuple[str, ...]) -> tuple[str, ...]:
     return kept
 
 
+def largest_gang(spec: RunSpec, wanted: int) -> int:
+    """Return how many machines a gang may have at most, of the number that a policy allows: who rents them has to."""
+    from hexcloud.adapters.provisioners.naming import MAX_GANG
+
+    return min(wanted, MAX_GANG) if spec.is_real else wanted
+
+
 def timing_of(run: RunRecord) -> "Timing":
     """Return the patience with a run's machines; on real clouds it follows how long they took to start before."""
     from hexcloud.controller.outside import Timing

@@ -14,6 +14,8 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import RunPhase, RunView
 from hexcloud.domain.pointer import sign_pointer
+from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.world import GangPlan
 from tests.node.switched_bucket import SwitchedBucket
 
 RUN = RunId("main-1")
@@ -115,12 +117,12 @@ def test_the_view_comes_from_status_with_the_controllers_token(coordinator: Http
 
 
 def test_each_order_is_one_post(coordinator: HttpCoordinator, peer: Peer) -> None:
-    coordinator.renew(99.5)
+    coordinator.renew(99.5, GangPlan(machines=2, layout=LayoutKind.HSDP))
     coordinator.admit(NodeId("a"), "00ff", revoke=(NodeId("b"),))
     coordinator.drain(NodeId("a"))
     coordinator.stop("budget")
     assert [(method, path, body) for method, path, _, body in peer.asked] == [
-        ("POST", "/control/renew", {"run_until_s": 99.5}),
+        ("POST", "/control/renew", {"run_until_s": 99.5, "gang": {"machines": 2, "layout": "hsdp"}}),
         ("POST", "/control/admit", {"node_id": "a", "token_sha256": "00ff", "revoke": ["b"]}),
         ("POST", "/control/drain", {"node_id": "a"}),
         ("POST", "/control/stop", {"reason": "budget"}),

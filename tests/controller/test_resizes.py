@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.errors import CapacityError
+from hexcloud.domain.errors import CapacityError, EngineError
 from hexcloud.domain.fleet import Node, NodeStatus
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.world import GangPlan
+from hexcloud.estimate.resize import resize_s
+from hexcloud.planner.distance import forecast_gb_per_s
 from hexcloud.simulator.cloud import Habits, Loss, LossKind
 from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.prices import PriceStep
@@ -175,6 +179,83 @@ def test_when_the_head_is_lost_members_and_joiners_end_and_a_whole_gang_comes(
     new = standing(sim)
     assert [(node.rank, node.gang) for node in new] == [(rank, len(new)) for rank in range(len(new))]
     assert sim.cloud.training.head == new[0].id
+
+
+def test_a_member_that_drains_when_the_head_is_lost_does_not_keep_the_next_gang_waiting(
+    controller_of: ControllerOf,
+) -> None:
+    sim = simulation(replace(HABITS, resize_s=1e6))
+    controller = controller_of(sim)
+    until(sim, controller, DEARER_S + POLL_S)
+    head, _, leaving = trainers(sim)
+    assert leaving.status is NodeStatus.DRAINING
+    sim.cloud.machines[head.id].end(sim.clock.now_s(), "taken")
+    until(sim, controller, DEARER_S + 6 * POLL_S)
+    assert [node.status for node in trainers(sim)[:3]] == [NodeStatus.GONE] * 3
+    assert len(trainers(sim)) > 3, "the next gang is asked for"
+
+
+def test_a_member_has_time_to_hand_on_its_share_whatever_that_takes(controller_of: ControllerOf) -> None:
+    whole = simulation()
+    until(whole, controller_of(whole), POLL_S)
+    market = whole.market.market(whole.start_s)
+    offer = market.offer(trainers(whole)[0].offer_id)
+    assert offer is not None
+    moving_s = resize_s(whole.run.workload.model, forecast_gb_per_s(offer, offer, market.network))
+    accepted = whole.store.plan(whole.run.id)
+    assert accepted is not None and moving_s > POLL_S + 1.0
+    # The coordinator looks at its gang again within a turn.
+    last_s = 60.0 + accepted[0].forecast.step_s + moving_s - POLL_S
+    sim = simulation(replace(HABITS, stop_s=0.1, resize_s=last_s))
+    until(sim, controller_of(sim), END_S)
+    assert len(standing(sim)) == 2 and sim.cloud.training.epoch == 0
+
+
+def test_what_is_planned_of_the_gang_is_told_before_a_machine_joins_or_leaves(controller_of: ControllerOf) -> None:
+    sim = simulation()
+    controller = controller_of(sim)
+    for at_s, machines in ((CHEAPER_S, 2), (CHEAPER_S + POLL_S, 3), (DEARER_S, 3), (DEARER_S + POLL_S, 2)):
+        until(sim, controller, at_s)
+        accepted = sim.store.plan(sim.run.id)
+        assert accepted is not None
+        gang = accepted[1].role(Role.TRAINER)
+        assert len(gang) == machines and gang[0].trainer is not None
+        assert sim.cloud.gang.planned == GangPlan(machines=machines, layout=LayoutKind(gang[0].trainer.layout.kind))
+
+
+def test_no_machine_is_told_to_leave_by_a_turn_that_could_not_tell_the_layout(controller_of: ControllerOf) -> None:
+    whole = simulation()
+    controller = controller_of(whole)
+    until(whole, controller, DEARER_S)
+    nth = whole.faults.calls["coordinator"] + 1  # after the view, the renewal
+    sim = simulation(faults=(Fault(nth, EngineError("no answer"), "coordinator"),))
+    controller = controller_of(sim)
+    until(sim, controller, DEARER_S + POLL_S)
+    assert trainers(sim)[2].status is NodeStatus.DRAINING and sim.cloud.gang.planned is not None
+    assert sim.cloud.gang.planned.machines == 3 and not sim.cloud.machines[trainers(sim)[2].id].is_draining
+    until(sim, controller, DEARER_S + 2 * POLL_S)
+    assert sim.cloud.gang.planned.machines == 2 and sim.cloud.machines[trainers(sim)[2].id].is_draining
+
+
+def test_machines_that_are_lost_as_they_join_are_rented_a_few_times_and_then_the_gang_goes_on_without(
+    controller_of: ControllerOf,
+) -> None:
+    sim = Simulation(POLICY, Script(prices=tuple(prices(CHEAPER_S, 0.8)), habits=HABITS))
+    controller, came = controller_of(sim), dict[str, float]()
+    while sim.clock.now_s() < sim.start_s + 4000.0:
+        until(sim, controller, sim.clock.now_s() - sim.start_s + POLL_S)
+        for node in trainers(sim):
+            if node.is_joiner and node.status is NodeStatus.READY:
+                joined_s = came.setdefault(node.id, sim.clock.now_s())
+                if sim.clock.now_s() >= joined_s + 60.0:
+                    sim.cloud.machines[node.id].end(sim.clock.now_s(), "its program failed")
+    first = trainers(sim)[:2]
+    assert [node.status for node in first] == [NodeStatus.READY] * 2, "the gang that there was is at work"
+    assert 3 <= len(came) <= 8
+    blocked = [event for _, event in sim.store.history if event.kind == "pool_blocked"]
+    told = [event for _, event in sim.store.history if event.kind == "gang_cannot_grow"]
+    assert len(blocked) == len(told) == len(came) - 2
+    assert "3 machines in a row joined the trainer and were lost" in told[0].text and told[0].node in told[0].text
 
 
 def live(sim: Simulation, controller_of: ControllerOf) -> list[int]:

@@ -251,30 +251,31 @@ def test_a_gang_moves_as_one_and_pays_for_the_whole_fleet_waiting(build: Build) 
     (verdict,) = judgement.verdicts
     assert verdict.approved
     assert len(verdict.launches) == len(verdict.releases) == 2
-    assert verdict.disruption_usd == pytest.approx((24.0 * 300 + 43.0 * 300) / 3600)
+    assert verdict.disruption_usd == pytest.approx((24.0 * 300 + 43.0 * 300 + 40.0 * 32) / 3600)
     stays = judge(build(current, proposed, prices={"trainer_b": 19.5}))
     assert not stays.verdicts[0].approved
     assert names(stays) == [slot.name for slot in current.slots]
 
 
 def test_a_gang_that_only_changes_its_size_waits_while_its_state_moves_where_it_can(build: Build) -> None:
-    """The first of its two machines is its head; the second is one too many."""
+    """The first of its two machines is its head; the second is one too many, and ends its step first, paid."""
     current = placement(trainer(0, nodes=2), trainer(1, nodes=2, rank=1), *THREE.role(Role.ROLLOUT))
     case = build(current, placement(trainer(0), *THREE.role(Role.ROLLOUT)))
     (whole,) = judge(case).verdicts
     (resized,) = judge(case.model_copy(update={"can_resize": True})).verdicts
     offer = next(one for one in case.market.offers if one.id == trainer(0).offer_id)
     link = forecast_gb_per_s(offer, offer, case.market.network)
-    assert whole.disruption_usd == pytest.approx(43.0 * case.market.calibration.restart_s / 3600)
-    assert resized.disruption_usd == pytest.approx(43.0 * resize_s(case.workload.model, link) / 3600)
-    assert resized.disruption_usd < whole.disruption_usd / 10
+    step = 20.0 * 32
+    assert whole.disruption_usd == pytest.approx((43.0 * case.market.calibration.restart_s + step) / 3600)
+    assert resized.disruption_usd == pytest.approx((43.0 * resize_s(case.workload.model, link) + step) / 3600)
+    assert resized.disruption_usd < whole.disruption_usd / 5
 
 
 def test_another_head_is_a_restart_wherever_it_stands(build: Build) -> None:
     current = placement(trainer(0, nodes=2), trainer(1, nodes=2, rank=1), *THREE.role(Role.ROLLOUT))
     case = build(current, placement(trainer(1), *THREE.role(Role.ROLLOUT)))
     (verdict,) = judge(case.model_copy(update={"can_resize": True})).verdicts
-    assert verdict.disruption_usd == pytest.approx(43.0 * case.market.calibration.restart_s / 3600)
+    assert verdict.disruption_usd == pytest.approx((43.0 * case.market.calibration.restart_s + 20.0 * 32) / 3600)
 
 
 def test_a_lost_rollout_node_is_replaced_at_once_whatever_it_costs(build: Build) -> None:

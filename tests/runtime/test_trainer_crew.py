@@ -15,7 +15,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role, SlotName
-from hexcloud.domain.training import TrainingSpec
+from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
 from hexcloud.runtime.checkpoint import Counters
 from hexcloud.runtime.checkpoint_index import newest_checkpoint
@@ -32,7 +32,7 @@ THIRD = World(generation=2, nodes=(A, C, D), before=(A,))
 START = Counters(epoch=0, version=0, trained_samples=0, accuracy_before=0.0)
 
 
-def seat(folder: Path, node: NodeId) -> Seat:
+def seat(folder: Path, node: NodeId, place: int = 0) -> Seat:
     spec = NodeSpec(
         run_id=RunId("r"),
         node_id=node,
@@ -50,7 +50,7 @@ def seat(folder: Path, node: NodeId) -> Seat:
         tokens_per_sample=16,
         training=TrainingSpec(ramp_steps=1, kl_weight=0.01),
     )
-    return Seat(spec, 0)
+    return Seat(spec, place)
 
 
 def train(crew: Crew, version: int) -> StepNumbers:
@@ -75,33 +75,67 @@ def weights(crew: Crew) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in crew.gather().parameters()])
 
 
-def lead(folder: Path) -> None:
+def first(folder: Path, world: World) -> Crew:
+    """Be rank 0 of a world that begins."""
     torch.set_num_threads(1)
-    crew = Crew(seat(folder, A), FIRST, Meeting("127.0.0.1"))
+    crew = Crew(seat(folder, A), world, Meeting("127.0.0.1"))
     (folder / "address.draft").write_text(crew.listen())
     (folder / "address.draft").rename(folder / "address")
     begin(crew)
-    numbers = [train(crew, 0)]
-    crew.resize(SECOND)
-    numbers.append(train(crew, 1))
-    while not crew.is_ready(THIRD):
+    return crew
+
+
+def become(crew: Crew, world: World) -> None:
+    while not crew.is_ready(world):
         crew.wait()
         time.sleep(0.01)
-    crew.resize(THIRD)
+    crew.resize(world)
+
+
+def lead(folder: Path) -> None:
+    crew = first(folder, FIRST)
+    numbers = [train(crew, 0)]
+    become(crew, SECOND)
+    numbers.append(train(crew, 1))
+    become(crew, THIRD)
     numbers.append(train(crew, 2))
     crew.save(START.model_copy(update={"version": 3}))
     numbers.append(train(crew, 3))
+    conclude(crew, numbers, folder)
+
+
+def conclude(crew: Crew, numbers: list[StepNumbers], folder: Path) -> None:
     torch.save(weights(crew), folder / "weights")
     (folder / "numbers").write_text(json.dumps([one.model_dump() for one in numbers]))
     crew.end()
 
 
-def member(folder: Path, node: NodeId, world: World) -> None:
+def changes(layout: LayoutKind) -> tuple[World, World, World]:
+    """One machine of two ranks, fsdp; a second joins, and all take another layout; it leaves, and they take theirs."""
+    one = World(nodes=(A,), ranks=2)
+    two = World(generation=1, nodes=(A, B), before=(A,), ranks=2, layout=layout)
+    return one, two, World(generation=2, nodes=(A,), before=(A, B), ranks=2)
+
+
+def lead_through_layouts(folder: Path, layout: LayoutKind) -> None:
+    one, two, last = changes(layout)
+    crew = first(folder, one)
+    numbers = [train(crew, 0)]
+    become(crew, two)
+    numbers += [train(crew, 1), train(crew, 2)]
+    become(crew, last)
+    numbers.append(train(crew, 3))
+    conclude(crew, numbers, folder)
+
+
+def member(folder: Path, node: NodeId, world: World, place: int = 0) -> None:
     torch.set_num_threads(1)
     address = folder / "address"
     while not address.exists():
         time.sleep(0.01)
-    Crew(seat(folder, node), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")).follow()
+    Crew(
+        seat(folder, node, place), world.model_copy(update={"store": address.read_text()}), Meeting("127.0.0.1")
+    ).follow()
 
 
 def start(act: Callable[..., None], *arguments: object) -> ForkServerProcess:
@@ -119,14 +153,7 @@ def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(tmp_path: Pa
         start(member, tmp_path, C, THIRD),
         start(member, tmp_path, D, THIRD),
     ]
-    for process in crew:
-        process.join(120)
-    assert [process.exitcode for process in crew] == [0, 0, 0, 0]
-    found = [StepNumbers.model_validate(row) for row in json.loads((tmp_path / "numbers").read_text())]
-    for mine, theirs in zip(found, wanted, strict=True):
-        assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-4, abs=1e-6)
-    moved = torch.load(tmp_path / "weights")
-    assert float((moved - wanted_weights).norm() / wanted_weights.norm()) < 1e-4
+    require_equal(tmp_path, crew, wanted, wanted_weights)
 
     # What three ranks have saved goes on with one, as exactly.
     info = newest_checkpoint(tmp_path)
@@ -134,6 +161,33 @@ def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(tmp_path: Pa
     one = Crew(seat(tmp_path, A), World(nodes=(A,)), Meeting("127.0.0.1"))
     assert one.begin(config_of(small_model()), info) == START.model_copy(update={"version": 3})
     assert train(one, 3).model_dump() == pytest.approx(wanted[3].model_dump(), rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("layout", [LayoutKind.HSDP, LayoutKind.TP])
+def test_another_layout_with_another_size_changes_nothing_of_what_is_learnt(layout: LayoutKind, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    wanted, wanted_weights = alone(tmp_path / "alone")
+    one, two, _ = changes(layout)
+    crew = [
+        start(lead_through_layouts, tmp_path, layout),
+        start(member, tmp_path, A, one, 1),
+        start(member, tmp_path, B, two, 0),
+        start(member, tmp_path, B, two, 1),
+    ]
+    require_equal(tmp_path, crew, wanted, wanted_weights)
+
+
+def require_equal(
+    folder: Path, crew: list[ForkServerProcess], wanted: list[StepNumbers], wanted_weights: torch.Tensor
+) -> None:
+    for process in crew:
+        process.join(120)
+    assert [process.exitcode for process in crew] == [0, 0, 0, 0]
+    found = [StepNumbers.model_validate(row) for row in json.loads((folder / "numbers").read_text())]
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-4, abs=1e-6)
+    moved = torch.load(folder / "weights")
+    assert float((moved - wanted_weights).norm() / wanted_weights.norm()) < 1e-4
 
 
 def die_in_a_step(folder: Path, node: NodeId, world: World) -> None:

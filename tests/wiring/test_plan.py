@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud import wiring
+from hexcloud.adapters.provisioners.naming import MAX_GANG
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.plan import Role
@@ -13,6 +14,7 @@ from hexcloud.domain.run import RunSpec
 from hexcloud.domain.training import Precision, TrainingSpec
 from hexcloud.planner.plan import make_plan
 from hexcloud.planner.screen import screen
+from hexcloud.wiring.provider import SKYPILOT
 
 
 def test_a_run_without_target_or_cap_gets_the_default_target() -> None:
@@ -128,6 +130,15 @@ def test_a_run_that_wants_much_is_planned_with_a_gang_of_several_machines() -> N
     given = wiring.run_input(RunSpec(target="80k", trace=None))
     plan = make_plan(given.market, given.workload, given.policy, FleetState()).plan
     assert len(plan.placement.role(Role.TRAINER)) > 1
+
+
+def test_a_gang_is_planned_no_larger_than_who_rents_it_can(tmp_path: Path) -> None:
+    policy = tmp_path / "large.yaml"
+    policy.write_text("max_gang_nodes: 64\n")
+    spec = RunSpec(policy=str(policy), trace=None)
+    rented = spec.model_copy(update={"provider": SKYPILOT})
+    assert wiring.snapshot_input(spec).policy.max_gang_nodes == 64
+    assert wiring.snapshot_input(rented).policy.max_gang_nodes == MAX_GANG
 
 
 def test_a_thrifty_run_has_a_budget_and_its_samples_and_no_target() -> None:
