@@ -1,11 +1,13 @@
 """What does our training step cost over a bare torch loop on the same batch?
 
-The bare loop is written by hand for one device: the batch padded, a pass for the policy at the step start, minibatches
-of the same decoupled loss, clipping, AdamW; no metrics but the loss, and nothing that could be spread over ranks. Bar:
-the median of the ratios of neighbouring steps is at most 1.05. Beside it a second loop is given our own packs, laid out
-beforehand and for nothing, and spares the first minibatch that pass, as we do: that ratio is what is left for packing,
-metrics and the rest. All take the same groups in turns and start from the same weights. A step's time is CPU time of
-one thread, as nothing in it waits.
+The bare loop is written by hand for one device: a pass for the policy at the step's start, minibatches of the same
+decoupled loss, clipping, AdamW; no metrics but the loss, and nothing that could be spread over ranks. It is given our
+own packs, laid out beforehand and for nothing, and spares the first minibatch that pass, as we do: what we take longer
+goes to packing, metrics and what several ranks need. Bar: the median of the ratios of neighbouring steps is at most
+1.05. Beside it stands, without a bar, the loop that people write first: the batch padded. All take the same groups in
+turns, in an order that turns around, and start from the same weights. They are built anew a few times, as it is worth
+a few per cent either way where their tensors lie in memory. A step's time is CPU time of one thread: nothing in it
+waits.
 """
 
 import argparse
@@ -42,6 +44,7 @@ from tests.runtime.training import groups_of
 BAR = 1.05
 SETTINGS = TrainingSpec()
 PROMPTS, GROUP = 32, 8
+TURNS = 6
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def losses_of(
 
 
 def advantages_of(group: Group) -> list[float]:
-    return group_advantages(torch.tensor([sample.reward for sample in group.samples])).tolist()
+    return group_advantages([sample.reward for sample in group.samples])
 
 
 def tensors_of(pairs: list[tuple[Sample, float]]) -> tuple[torch.Tensor, ...]:
@@ -183,36 +186,46 @@ def timed(step: Callable[[tuple[Group, ...]], float], groups: tuple[Group, ...])
     return time.process_time() - begun_s
 
 
-def measure(size: Size, turns: int) -> dict[str, float]:
-    """Return seconds of all steps and the median ratios; the first losses must agree."""
+def measure(size: Size, blocks: int) -> dict[str, float]:
+    """Return the median seconds of a step, and the median ratios of neighbouring ones."""
+    rows = [row for _ in range(blocks) for row in block(size)]
+    seconds = {f"{name}_s": statistics.median(row[name] for row in rows) for name in rows[0]}
+    ratios = {
+        f"over_{name}": statistics.median(row["ours"] / row[name] for row in rows) for name in rows[0] if name != "ours"
+    }
+    return {**seconds, **ratios}
+
+
+def block(size: Size) -> list[dict[str, float]]:
+    """Return seconds of each step of some turns. The loops are built anew; the first losses must agree."""
     model = model_of(size)
     groups = batch_of(model)
-    steps = {"ours": our_step(model), "padded": PaddedLoop(model).step, "packed": PackedLoop(model, groups).step}
+    steps = {"ours": our_step(model), "packed": PackedLoop(model, groups).step, "padded": PaddedLoop(model).step}
     losses = [step(groups) for step in steps.values()]
     assert max(losses) - min(losses) <= 1e-4 * max(map(abs, losses)), losses
-    rows = [{name: timed(step, groups) for name, step in steps.items()} for _ in range(turns)]
-    seconds = {f"{name}_s": statistics.median(row[name] for row in rows) for name in steps}
-    ratios = {f"over_{name}": statistics.median(row["ours"] / row[name] for row in rows) for name in list(steps)[1:]}
-    return {**seconds, **ratios}
+    for step in steps.values():
+        step(groups)  # the first two steps of each allocate
+    orders = [list(steps.items()), list(steps.items())[::-1]]
+    return [{name: timed(step, groups) for name, step in orders[turn % 2]} for turn in range(TURNS)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="the small model, and few turns")
+    parser.add_argument("--smoke", action="store_true", help="the small model, and fewer turns")
     is_smoke = parser.parse_args().smoke
     torch.set_num_threads(1)
-    sizes, turns = (SIZES[:1], 5) if is_smoke else (SIZES, 15)
-    print(f"{PROMPTS * GROUP} samples a step, {SETTINGS.minibatches} minibatches, one thread, {turns} turns")
-    print(f"{'model':<20}{'ours s':>10}{'padded s':>10}{'ratio':>8}{'packed s':>10}{'ratio':>8}")
+    sizes, blocks = (SIZES[:1], 2) if is_smoke else (SIZES, 7)
+    print(f"{PROMPTS * GROUP} samples a step, {SETTINGS.minibatches} minibatches, one thread, {blocks} x {TURNS} turns")
+    print(f"{'model':<20}{'ours s':>10}{'packed s':>10}{'ratio':>8}{'padded s':>10}{'ratio':>8}")
     found = {}
     for size in sizes:
-        row = found[size.name] = measure(size, turns)
+        row = found[size.name] = measure(size, blocks)
         print(
-            f"{size.name:<20}{row['ours_s']:>10.3f}{row['padded_s']:>10.3f}{row['over_padded']:>8.2f}"
-            f"{row['packed_s']:>10.3f}{row['over_packed']:>8.2f}"
+            f"{size.name:<20}{row['ours_s']:>10.3f}{row['packed_s']:>10.3f}{row['over_packed']:>8.3f}"
+            f"{row['padded_s']:>10.3f}{row['over_padded']:>8.3f}"
         )
-    worst = max(row["over_padded"] for row in found.values())
-    bars = {"ours_over_bare": {"value": worst, "bar": BAR, "ok": worst <= BAR}}
+    worst = max(row["over_packed"] for row in found.values())
+    bars = {"ours_over_packed": {"value": worst, "bar": BAR, "ok": worst <= BAR}}
     print(json.dumps({"benchmark": "trainer_overhead", "metrics": found, "bars": bars}))
     return 0 if worst <= BAR else 1
 

@@ -106,8 +106,7 @@ class Mirror:
             raise SupersededError(f"another head has the run since epoch {self._has.claim.epoch}")
 
     def _new_checkpoint(self) -> CheckpointInfo | None:
-        found = newest_checkpoint(self._has.run_dir)
-        return found if found and CheckpointName(found.epoch, found.version) > self._checkpoint else None
+        return newest_checkpoint(self._has.run_dir, after=(self._checkpoint.epoch, self._checkpoint.version))
 
     def _store_checkpoint(self, found: CheckpointInfo) -> None:
         name = CheckpointName(found.epoch, found.version)

@@ -1,16 +1,18 @@
 """Which checkpoints a run has. No torch here: the coordinator asks before the trainer exists.
 
-A checkpoint is a folder `checkpoints/EPOCH-VERSION` whose `manifest.json` holds a digest of every other file in it.
-Digests are checked before anything is loaded (checkpoints are pickles); a folder that fails is as if it were absent.
+A checkpoint is a folder `checkpoints/EPOCH-VERSION` whose `manifest.json`, written last, holds size and digest of every
+other file in it. Digests are checked before anything is loaded (checkpoints are pickles); a folder that fails is as if
+it were absent.
 """
 
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from hexcloud.domain.frozen import Frozen
 from hexcloud.runtime.atomic import sha256_of
@@ -26,9 +28,12 @@ KEPT = 2
 
 
 class Manifest(Frozen):
-    """What a checkpoint must consist of: path in its folder -> sha256."""
+    """What a checkpoint must consist of."""
 
     files: dict[str, str]
+    """Path in its folder -> sha256."""
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """The same files -> bytes; manifests of earlier versions lack them."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +50,39 @@ def checkpoint_path(run_dir: Path, epoch: int, version: int) -> Path:
     return run_dir / _FOLDER / f"{epoch}-{version}"
 
 
-def write_manifest(directory: Path) -> None:
-    """Seal a folder: note the digest of every file in it."""
-    files = {str(path.relative_to(directory)): sha256_of(path) for path in _files(directory)}
-    (directory / _MANIFEST).write_text(Manifest(files=files).model_dump_json(indent=2))
+def write_manifest(directory: Path, known: Mapping[str, str] | None = None) -> None:
+    """Seal a folder: note size and digest of every file in it. Digests that are `known` are taken as they are."""
+    known = known or {}
+    files = {name: known.get(name) or sha256_of(path) for name, path in _files(directory).items()}
+    (directory / _MANIFEST).write_text(Manifest(files=files, sizes=_sizes(directory)).model_dump_json(indent=2))
+
+
+def is_sealed(directory: Path) -> bool:
+    """Has the folder its manifest, and the files of that in their sizes? Nothing is hashed: never enough to load it."""
+    try:
+        expected = _manifest(directory).sizes
+        return _sizes(directory) == expected if expected else is_whole(directory)
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return False
 
 
 def is_whole(directory: Path) -> bool:
     """Does the folder hold exactly what its manifest says?"""
     try:
-        manifest = Manifest.model_validate_json((directory / _MANIFEST).read_text())
-        found = {str(path.relative_to(directory)): sha256_of(path) for path in _files(directory)}
+        manifest = _manifest(directory)
+        found = {name: sha256_of(path) for name, path in _files(directory).items()}
     except (OSError, ValidationError, UnicodeDecodeError):
         return False
     return found == manifest.files
 
 
-def newest_checkpoint(run_dir: Path) -> CheckpointInfo | None:
-    """Return the newest whole checkpoint; torn ones are passed over. A later epoch beats a higher version."""
-    return next((info for info in _all(run_dir) if is_whole(info.path)), None)
+def newest_checkpoint(run_dir: Path, after: tuple[int, int] = (-1, -1)) -> CheckpointInfo | None:
+    """Return the newest whole checkpoint; torn ones are passed over. A later epoch beats a higher version.
+
+    `after`: epoch and version of one that is known; only newer ones are looked at, and hashed.
+    """
+    newer = (info for info in _all(run_dir) if (info.epoch, info.version) > after)
+    return next((info for info in newer if is_whole(info.path)), None)
 
 
 def drawn_prompts(info: CheckpointInfo) -> int:
@@ -100,8 +119,8 @@ def set_aside_torn(directory: Path) -> None:
 
 
 def prune_checkpoints(run_dir: Path) -> None:
-    """Remove all but the newest whole ones, and torn ones older than those."""
-    whole = [info for info in _all(run_dir) if is_whole(info.path)]
+    """Remove all but the newest whole ones, as far as manifest and sizes tell, and torn ones older than those."""
+    whole = [info for info in _all(run_dir) if is_sealed(info.path)]
     if len(whole) < KEPT:
         return
     oldest = whole[KEPT - 1]
@@ -110,8 +129,18 @@ def prune_checkpoints(run_dir: Path) -> None:
             shutil.rmtree(info.path)
 
 
-def _files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path != directory / _MANIFEST)
+def _manifest(directory: Path) -> Manifest:
+    return Manifest.model_validate_json((directory / _MANIFEST).read_text())
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """Return every file but the manifest, by path in the folder."""
+    paths = (path for path in sorted(directory.rglob("*")) if path.is_file() and path != directory / _MANIFEST)
+    return {path.relative_to(directory).as_posix(): path for path in paths}
+
+
+def _sizes(directory: Path) -> dict[str, int]:
+    return {name: path.stat().st_size for name, path in _files(directory).items()}
 
 
 def _all(run_dir: Path) -> list[CheckpointInfo]:

@@ -12,7 +12,9 @@ where v is the version at the start of the step and b the one that made the toke
 (outcome supervision); its KL estimate is exp(r) - r - 1 with r = log pi_ref - log pi_theta.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import torch
 
@@ -61,12 +63,11 @@ class Loss:
     """[len(TALLIES)], fp64, for people to watch."""
 
 
-def group_advantages(rewards: torch.Tensor) -> torch.Tensor:
-    """Return each sample's reward against its group [samples], in standard deviations; zeros when all are equal."""
-    spread = rewards.std()
-    if spread < _LEAST_STD:
-        return torch.zeros_like(rewards)
-    return (rewards - rewards.mean()) / (spread + _STD_FLOOR)
+def group_advantages(rewards: Sequence[float]) -> list[float]:
+    """Return each sample's reward against its group, in standard deviations; zeros when all are equal."""
+    mean = sum(rewards) / len(rewards)
+    spread = sqrt(sum((one - mean) ** 2 for one in rewards) / max(1, len(rewards) - 1))
+    return [0.0 if spread < _LEAST_STD else (one - mean) / (spread + _STD_FLOOR) for one in rewards]
 
 
 def policy_loss(logprobs: torch.Tensor, entropy: torch.Tensor, tokens: Tokens, settings: TrainingSpec) -> Loss:
@@ -83,7 +84,7 @@ def policy_loss(logprobs: torch.Tensor, entropy: torch.Tensor, tokens: Tokens, s
     value = (losses + settings.kl_weight * kl).sum()
     with torch.no_grad():
         rows = (losses, clipped < free, tokens.behave - anchor, weight * kept, ~kept, kl, entropy, tokens.age)
-        tallies = torch.stack([row.double().sum() for row in rows])
+        tallies = torch.stack(rows).sum(1, dtype=torch.float64)
         tallies[0] = value.double()
     return Loss(value, tallies)
 

@@ -33,7 +33,7 @@ from hexcloud.runtime.trainer_meeting import Meeting
 from hexcloud.runtime.trainer_model import accuracy
 from hexcloud.runtime.trainer_pace import GangPace
 from hexcloud.runtime.trainer_speed import mfu
-from hexcloud.runtime.trainer_start import begin
+from hexcloud.runtime.trainer_start import beginning
 from hexcloud.runtime.trainer_stop import TerminatedError, Termination
 from hexcloud.runtime.trainer_weights import Shelf, deliver, vocabulary_files
 
@@ -84,13 +84,13 @@ class Trainer:
 
     def _start(self, asked: int | None) -> Counters:
         """Load the newest checkpoint into a new epoch, or warm up a new policy."""
-        info, free = newest_checkpoint(self._run_dir), next_epoch(self._run_dir)
+        free = next_epoch(self._run_dir)
         epoch = free if asked is None else asked
         if epoch < free:
             raise EngineError(f"there is a checkpoint of epoch {free - 1}; go on with a later one than {epoch}")
-        counters = begin(self._crew, self._spec, info)
-        if info is not None and counters is not None:
-            log.info("resumed", checkpoint=info.path.name, epoch=epoch)
+        counters = self._crew.begin(lambda: beginning(self._spec, newest_checkpoint(self._run_dir)))
+        if counters is not None:
+            log.info("resumed", checkpoint=f"{counters.epoch}-{counters.version}", epoch=epoch)
             return counters.model_copy(update={"epoch": epoch})
         return Counters(epoch=epoch, version=0, trained_samples=0, accuracy_before=self._accuracy())
 

@@ -5,7 +5,7 @@ long ends. A change of size is such an act: the ranks there were and will be mee
 state, and form the new world (trainer_resize.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +26,7 @@ from hexcloud.runtime.checkpoint_index import CheckpointInfo
 from hexcloud.runtime.reshard import describe
 from hexcloud.runtime.reshard_layout import TensorSpec
 from hexcloud.runtime.trainer_meeting import Meeting
+from hexcloud.runtime.trainer_patience import nothing, together
 from hexcloud.runtime.trainer_policy import Form
 from hexcloud.runtime.trainer_ranks import Ranks, join, leave
 from hexcloud.runtime.trainer_resize import Change, Side, carry_out, spread, take
@@ -58,6 +59,16 @@ class _Opening(Frozen):
     epoch: int = 0
     version: int = 0
     checkpoint: str = ""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """With what rank 0 begins."""
+
+    config: dict[str, object]
+    """Of the model."""
+    start: CheckpointInfo | Mapping[str, torch.Tensor]
+    """Where the state is, or its tensors."""
 
 
 class _Passing(Frozen):
@@ -112,11 +123,15 @@ class Crew:
         """Let others meet rank 0 here; return where. May be repeated."""
         return self._meeting.listen()
 
-    def begin(self, config: dict[str, object], start: CheckpointInfo | Mapping[str, torch.Tensor]) -> Counters | None:
-        """Form the world and bring everybody the state: of a checkpoint, whose counters are returned, or these tensors.
+    def begin(self, prepare: Callable[[], Beginning]) -> Counters | None:
+        """Form the world and bring everybody the state: of a checkpoint, whose counters are returned, or some tensors.
 
-        Waits for the others. Raises EngineError for a torn checkpoint, torch's errors when somebody does not come.
+        Waits for the others, who then wait for `prepare`, however long it takes. Raises what that raises, EngineError
+        for a torn checkpoint, torch's errors when somebody does not come.
         """
+        self._ranks = self._join()
+        beginning = together(self._ranks, prepare)
+        config, start = beginning.config, beginning.start
         if isinstance(start, CheckpointInfo):
             opening = _Opening(config=config, epoch=start.epoch, version=start.version, checkpoint=str(start.path))
             return self._begin(opening, None)
@@ -162,6 +177,8 @@ class Crew:
             self._meeting.be_ready(self.world.generation, self._union_rank(self.world))
             self._move(self.world, {}, None)
         else:
+            self._ranks = self._join()
+            together(self._ranks, nothing)
             self._begin(None, None)
         while (order := self._hear()).act is not _Act.END:
             if order.act is _Act.TRAIN:
@@ -177,7 +194,6 @@ class Crew:
     # What everybody does.
 
     def _begin(self, opening: _Opening | None, whole: Mapping[str, torch.Tensor] | None) -> Counters | None:
-        self._ranks = self._join()
         said = self._ranks.tell(opening.model_dump_json().encode() if opening else None)
         opening = _Opening.model_validate_json(said)
         self._build(opening.config)

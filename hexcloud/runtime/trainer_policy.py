@@ -6,6 +6,7 @@ its weights then come from whoever has them (trainer_resize.py).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 from typing import cast
 
 import torch
@@ -34,17 +35,21 @@ class Policy(nn.Module):
         """The decoder's layers."""
         return cast(nn.ModuleList, self.model.base_model.layers)
 
-    def forward(self, pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return logprob and entropy [tokens] of every response token, fp32, nats. The entropy has no gradient."""
+    def forward(self, pack: Pack, with_entropy: bool = True) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return logprob and entropy [tokens] of every response token, fp32, nats. The entropy has no gradient; without
+        it two passes over tokens times vocabulary are saved."""
         hidden = self.model.base_model(
             input_ids=pack.ids, position_ids=pack.positions, attention_mask=pack.mask, use_cache=False
         ).last_hidden_state
         logits: torch.Tensor = self.model.get_output_embeddings()(hidden.flatten(0, 1)[pack.places])
         every = logits.float().log_softmax(-1)
-        with torch.no_grad():
-            entropy = -(every.exp() * every).sum(-1)
         # A sum over one column: FSDP2 wants no view.
-        return every.gather(1, pack.targets[:, None]).sum(1), entropy
+        return every.gather(1, pack.targets[:, None]).sum(1), _entropy(every) if with_entropy else None
+
+
+@torch.no_grad()
+def _entropy(logprobs: torch.Tensor) -> torch.Tensor:
+    return -(logprobs.exp() * logprobs).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ def build_policy(form: Form, mesh: DeviceMesh | None) -> Policy:
     if form.settings.activation_checkpointing:
         policy.model.gradient_checkpointing_enable({"use_reentrant": False})
     if form.settings.layout is LayoutKind.TP and mesh is not None:
-        _require_heads(policy.model, mesh["ranks"].size())
+        require_cut(policy.model, mesh["ranks"].size())
     for layer in policy.layers:
         layer.to_empty(device=form.device)
         _spread(layer, form.settings, mesh)
@@ -107,6 +112,21 @@ def _attention(model: PreTrainedModel) -> str:
     """Return the kind of attention in all layers of a model that tells none for each."""
     slides = getattr(model.config, "sliding_window", None) is not None
     return "sliding_attention" if slides and getattr(model.config, "use_sliding_window", True) else "full_attention"
+
+
+def require_cut(model: PreTrainedModel, ranks: int) -> None:
+    """Raise EngineError unless tensor parallelism can cut the model over the ranks of a machine. Needs no weights."""
+    for layer in Policy(model).layers:
+        dict(_styles(layer))
+    heads, config = model.config.num_attention_heads, model.config
+    counts = (heads, getattr(config, "num_key_value_heads", None) or heads, config.intermediate_size)
+    if any(count % ranks for count in counts):
+        most = gcd(*counts)
+        fitting = ", ".join(str(few) for few in range(1, most + 1) if most % few == 0)
+        raise EngineError(
+            f"layout tp: {counts[0]} heads, {counts[1]} KV heads and an intermediate_size of {counts[2]} do not all "
+            f"divide by {ranks} ranks a machine; ranks that divide them: {fitting}"
+        )
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -169,9 +189,3 @@ def _own(mesh: DeviceMesh, kind: LayoutKind | None) -> DeviceMesh:
 def _outside(policy: Policy) -> Iterator[nn.Module]:
     inside = {module for layer in policy.layers for module in layer.modules()}
     return (module for module in policy.modules() if module not in inside)
-
-
-def _require_heads(model: PreTrainedModel, ranks: int) -> None:
-    heads, kv_heads = model.config.num_attention_heads, model.config.num_key_value_heads
-    if heads % ranks or kv_heads % ranks:
-        raise EngineError(f"layout tp: {heads} heads and {kv_heads} KV heads do not divide by {ranks} ranks a machine")

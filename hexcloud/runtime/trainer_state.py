@@ -31,7 +31,8 @@ class TrainingState:
         if form.settings.kl_weight:
             self.reference = build_policy(form, mesh).requires_grad_(False)
             _share_buffers(self.policy, self.reference)
-        self._parts = {name: torch.nn.Parameter(local(one)) for name, one in self.policy.model.named_parameters()}
+        self._weights = dict(self.policy.model.named_parameters())
+        self._parts = {name: torch.nn.Parameter(local(one)) for name, one in self._weights.items()}
         self.optimizer = make_optimizer(self._parts.values(), form.settings)
         for part in self._parts.values():
             moments = {kind: torch.zeros_like(part, requires_grad=False) for kind in _MOMENTS}
@@ -50,11 +51,10 @@ class TrainingState:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return every tensor of the state: DTensors where it is spread over ranks, sharing storage."""
         settle(self.policy)
-        weights = dict(self.policy.model.named_parameters())
         found = named_tensors(self.policy)
         for name, part in self._parts.items():
             for kind in _MOMENTS:
-                found[f"{kind}.{name}"] = _like(weights[name], self.optimizer.state[part][kind])
+                found[f"{kind}.{name}"] = _like(self._weights[name], self.optimizer.state[part][kind])
         if self.reference is not None:
             settle(self.reference)
             found |= {f"reference.{name}": value for name, value in self.reference.model.named_parameters()}
@@ -73,16 +73,16 @@ class TrainingState:
     def gradients(self) -> list[tuple[torch.Tensor, int]]:
         """Hand the policy's gradients to the optimizer; return each with the number of ranks that it is spread over."""
         found = []
-        for name, weight in self.policy.model.named_parameters():
+        for weight, part in zip(self._weights.values(), self._parts.values(), strict=True):
             if weight.grad is not None:
-                self._parts[name].grad = local(weight.grad)
-                found.append((local(weight.grad), _spread_over(weight)))
+                part.grad = local(weight.grad)
+                found.append((part.grad, _spread_over(weight)))
         return found
 
     def forget_gradients(self) -> None:
         """Free them."""
-        self.optimizer.zero_grad()
-        self.policy.zero_grad()
+        for one in (*self._weights.values(), *self._parts.values()):
+            one.grad = None
 
 
 class WholeModel:

@@ -128,10 +128,8 @@ class TrainingStep:
 
 def _squares(gradients: list[tuple[torch.Tensor, int]]) -> torch.Tensor:
     """Return this rank's squared norm so that the mean over ranks is the whole's: what is cut counts once for each."""
-    norms = torch._foreach_norm([gradient for gradient, _ in gradients])
-    return torch.stack(
-        [norm.double().square() * spread for norm, (_, spread) in zip(norms, gradients, strict=True)]
-    ).sum()
+    norms = torch.stack(torch._foreach_norm([gradient for gradient, _ in gradients])).double()
+    return norms.square() @ torch.tensor([spread for _, spread in gradients], dtype=torch.float64, device=norms.device)
 
 
 @torch.no_grad()
@@ -139,12 +137,12 @@ def _with(pack: Pack, name: str, policy: Policy | None) -> Pack:
     """Return the pack with the logprobs of a policy."""
     if policy is None:
         return pack
-    return replace(pack, tokens=replace(pack.tokens, **{name: policy(pack)[0]}))
+    return replace(pack, tokens=replace(pack.tokens, **{name: policy(pack, with_entropy=False)[0]}))
 
 
 def _grade(group: Group) -> list[Graded]:
     """Pair samples with their advantages; a group in which all earned the same has nothing to teach."""
-    advantages = group_advantages(torch.tensor([sample.reward for sample in group.samples])).tolist()
+    advantages = group_advantages([sample.reward for sample in group.samples])
     return [Graded(*pair) for pair in zip(group.samples, advantages, strict=True)] if any(advantages) else []
 
 

@@ -20,12 +20,12 @@ def layouts_of(spec: RunSpec, model: ModelSpec) -> tuple[LayoutKind, ...]:
     if spec.training.layout is not None:
         return (spec.training.layout,)
     has_one_rank = spec.training.ranks == 1 or (spec.training.ranks is None and not spec.is_real)
-    if has_one_rank or (spec.weights is not None and _is_like(Path(spec.weights), model)):
+    if has_one_rank or (spec.weights is not None and is_like(Path(spec.weights), model)):
         return tuple(LayoutKind)
     return tuple(kind for kind in LayoutKind if kind is not LayoutKind.TP)
 
 
-def _is_like(folder: Path, model: ModelSpec) -> bool:
+def is_like(folder: Path, model: ModelSpec) -> bool:
     """Has the model of a Hugging Face folder what tensor parallelism divides, as the catalog says? No: not known."""
     try:
         config = json.loads((folder / "config.json").read_text())

@@ -20,6 +20,7 @@ from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import largest_gang, rented_clouds, require_provider
 from hexcloud.wiring.task import require_task, require_usable_task
+from hexcloud.wiring.training import require_trainable
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -180,11 +181,14 @@ def played(source: "MarketSource", trace: "MarketTrace | None", begun_s: float) 
 
 
 def require_runnable(spec: RunSpec, policy: Policy) -> None:
-    """Raise ConfigError for what this version cannot rent from, a schedule that is none, or no place for the result."""
+    """Raise ConfigError for what this version cannot rent from or train, a schedule that is none, or no place for the
+    result.
+    """
     from hexcloud.adapters.timer import read_schedule
 
     require_provider(spec)
     require_usable_task(spec)
+    require_trainable(spec)
     _require_engine(spec)
     read_schedule(policy.replan, time.time())
     if spec.output is not None:

@@ -18,6 +18,7 @@ from hexcloud.wiring.places import home, open_store
 from hexcloud.wiring.plan import PlanInput, played, require_runnable
 from hexcloud.wiring.provider import authority_of, objects_of, passed_env, provisioner_of, timing_of
 from hexcloud.wiring.task import absolute_task
+from hexcloud.wiring.training import absolute_training
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -77,7 +78,7 @@ def _absolute(spec: RunSpec) -> RunSpec:
     files |= {"policy": spec.policy} if is_path(spec.policy, *POLICY_SUFFIXES) else {}
     absolute = {field: str(Path(file).absolute()) for field, file in files.items() if file}
     trace = parse_trace(spec.trace).absolute() if spec.trace else None
-    return spec.model_copy(update={**absolute, **absolute_task(spec), "trace": trace})
+    return spec.model_copy(update={**absolute, **absolute_task(spec), **absolute_training(spec), "trace": trace})
 
 
 def with_budget(run: RunRecord, budget_usd: float | None) -> RunRecord:

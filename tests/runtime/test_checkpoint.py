@@ -1,4 +1,5 @@
 import random
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, config_at, load_checkpoint, save_checkpoint
-from hexcloud.runtime.checkpoint_index import CheckpointInfo, newest_checkpoint
+from hexcloud.runtime.checkpoint_index import CheckpointInfo, is_whole, newest_checkpoint
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState
@@ -100,6 +101,29 @@ def test_a_torn_checkpoint_makes_room_for_one_of_its_name_and_a_whole_one_does_n
     (info.path / "counters.json").write_text("{")
     assert write(tmp_path) == info
     read(info)
+
+
+_opened: list[str] = []
+"""Files of which content was asked for while `opened` listened: every `open` for reading, whoever calls it."""
+_is_listening = False
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _is_listening and event == "open" and str(arguments[1]).startswith("r"):
+        _opened.append(Path(str(arguments[0])).name)
+
+
+def test_a_save_reads_nothing_back_to_hash_it_and_prunes_by_manifests(tmp_path: Path) -> None:
+    global _is_listening
+    state = state_of(small_model(), SETTINGS)
+    for version in range(2):
+        write(tmp_path, version, state)
+    sys.addaudithook(_hear)
+    _is_listening = True
+    info = write(tmp_path, 2, state)
+    _is_listening = False
+    assert sorted(_opened) == ["config.json", "counters.json", *["manifest.json"] * 3]
+    assert is_whole(info.path)
 
 
 def _save(ranks: Ranks, folder: Path, settings: TrainingSpec) -> None:

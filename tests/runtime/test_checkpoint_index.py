@@ -1,11 +1,14 @@
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from hexcloud.runtime.atomic import atomic_directory
+from hexcloud.runtime.atomic import atomic_directory, sha256_of
 from hexcloud.runtime.checkpoint_index import (
     CheckpointInfo,
     checkpoint_path,
+    is_sealed,
     is_whole,
     newest_checkpoint,
     next_epoch,
@@ -83,6 +86,42 @@ def test_pruning_keeps_two_whole_ones_and_counts_no_torn_one(tmp_path: Path) -> 
     assert [path.exists() for path in paths] == [False, True, True, True]
     prune_checkpoints(tmp_path)
     assert newest_checkpoint(tmp_path) == CheckpointInfo(0, 80, paths[3])
+
+
+def test_a_seal_is_the_manifest_and_the_sizes_it_names_and_is_no_proof_of_content(tmp_path: Path) -> None:
+    path = put(tmp_path, 0, 20)
+    assert is_sealed(path)
+    (path / "shards" / "0").write_text("0.21")
+    assert is_sealed(path) and not is_whole(path)
+    for tear in (tear_content, tear_missing, tear_added, tear_manifest, tear_no_manifest):
+        torn = put(tmp_path, 1, 20)
+        tear(torn)
+        assert not is_sealed(torn)
+        shutil.rmtree(torn)
+
+
+def test_a_manifest_without_sizes_seals_what_it_hashes(tmp_path: Path) -> None:
+    path = put(tmp_path, 0, 20)
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({"files": manifest["files"]}))
+    assert is_sealed(path) and is_whole(path)
+    tear_content(path)
+    assert not is_sealed(path)
+
+
+def test_digests_that_are_known_are_noted_and_checked_like_others(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    write_manifest(tmp_path, {"a": sha256_of(tmp_path / "a")})
+    assert is_whole(tmp_path)
+    write_manifest(tmp_path, {"a": "0" * 64})
+    assert is_sealed(tmp_path) and not is_whole(tmp_path)
+
+
+def test_only_checkpoints_after_a_known_one_are_looked_at(tmp_path: Path) -> None:
+    tear_content(put(tmp_path, 0, 20))
+    path = put(tmp_path, 1, 0)
+    assert newest_checkpoint(tmp_path, after=(0, 20)) == CheckpointInfo(1, 0, path)
+    assert newest_checkpoint(tmp_path, after=(1, 0)) is None
 
 
 def test_a_torn_checkpoint_has_used_up_its_epoch(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""A crew that changes its size while it trains, with real processes: a, b; then a; then a, c, d."""
+"""A crew that changes its size while it trains, with real processes: a, b; then a; then a and others."""
 
 import json
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -17,19 +19,46 @@ from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
+from hexcloud.runtime import trainer_patience, trainer_ranks
 from hexcloud.runtime.checkpoint import Counters
 from hexcloud.runtime.checkpoint_index import newest_checkpoint
-from hexcloud.runtime.trainer_crew import Crew, Seat
+from hexcloud.runtime.trainer_crew import Beginning, Crew, Seat
 from hexcloud.runtime.trainer_meeting import Meeting
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.trainer_resize import whole_of
 from tests.runtime.training import PROCESSES, groups_of, right_and_wrong, small_model
 
 A, B, C, D = (NodeId(name) for name in "abcd")
-FIRST = World(nodes=(A, B))
-SECOND = World(generation=1, nodes=(A,), before=(A, B))
-THIRD = World(generation=2, nodes=(A, C, D), before=(A,))
 START = Counters(epoch=0, version=0, trained_samples=0, accuracy_before=0.0)
+
+
+@dataclass(frozen=True)
+class Story:
+    """Which worlds there are, one after another."""
+
+    layout: LayoutKind
+    ranks: int
+    """On each machine."""
+    last: tuple[NodeId, ...]
+    """Machines of the third world."""
+
+    @property
+    def worlds(self) -> tuple[World, World, World]:
+        first = World(nodes=(A, B), ranks=self.ranks, layout=self.layout)
+        second = first.model_copy(update={"generation": 1, "nodes": (A,), "before": (A, B)})
+        third = first.model_copy(update={"generation": 2, "nodes": self.last, "before": (A,)})
+        return first, second, third
+
+    def members(self) -> Iterator[tuple[NodeId, int, World]]:
+        """All processes but rank 0: machine, place on it, and the world into which they come."""
+        first, _, third = self.worlds
+        for world, node in [(first, A), (first, B), *((third, node) for node in self.last[1:])]:
+            for place in range(node == A, self.ranks):
+                yield node, place, world
+
+
+FLAT = Story(LayoutKind.FSDP, 1, (A, C, D))
+STORIES = (FLAT, Story(LayoutKind.HSDP, 2, (A, C)), Story(LayoutKind.TP, 2, (A, C)))
 
 
 def seat(folder: Path, node: NodeId, place: int = 0) -> Seat:
@@ -60,7 +89,8 @@ def train(crew: Crew, version: int) -> StepNumbers:
 
 def begin(crew: Crew) -> None:
     model = small_model()
-    crew.begin(config_of(model), dict(whole_of(model)) | dict(whole_of(model, "reference.")))
+    whole = dict(whole_of(model)) | dict(whole_of(model, "reference."))
+    crew.begin(lambda: Beginning(config_of(model), whole))
 
 
 def alone(folder: Path) -> tuple[list[StepNumbers], torch.Tensor]:
@@ -92,28 +122,30 @@ def become(crew: Crew, world: World) -> None:
     crew.resize(world)
 
 
-def lead(folder: Path) -> None:
-    crew = first(folder, FIRST)
-    numbers = [train(crew, 0)]
-    become(crew, SECOND)
-    numbers.append(train(crew, 1))
-    become(crew, THIRD)
-    numbers.append(train(crew, 2))
-    crew.save(START.model_copy(update={"version": 3}))
-    numbers.append(train(crew, 3))
-    conclude(crew, numbers, folder)
-
-
 def conclude(crew: Crew, numbers: list[StepNumbers], folder: Path) -> None:
     torch.save(weights(crew), folder / "weights")
     (folder / "numbers").write_text(json.dumps([one.model_dump() for one in numbers]))
     crew.end()
 
 
+def lead(folder: Path, story: Story) -> None:
+    one, two, last = story.worlds
+    crew = first(folder, one)
+    numbers = [train(crew, 0)]
+    become(crew, two)
+    numbers.append(train(crew, 1))
+    become(crew, last)
+    numbers.append(train(crew, 2))
+    crew.save(START.model_copy(update={"version": 3}))
+    numbers.append(train(crew, 3))
+    conclude(crew, numbers, folder)
+
+
 def changes(layout: LayoutKind) -> tuple[World, World, World]:
-    """One machine of two ranks, fsdp; a second joins, and all take another layout; it leaves, and they take theirs."""
+    """One machine of two ranks, fsdp; a second joins, and all take another layout and other passes; it leaves, and they
+    take theirs."""
     one = World(nodes=(A,), ranks=2)
-    two = World(generation=1, nodes=(A, B), before=(A,), ranks=2, layout=layout)
+    two = World(generation=1, nodes=(A, B), before=(A,), ranks=2, layout=layout, pass_tokens=128)
     return one, two, World(generation=2, nodes=(A,), before=(A, B), ranks=2)
 
 
@@ -128,7 +160,7 @@ def lead_through_layouts(folder: Path, layout: LayoutKind) -> None:
     conclude(crew, numbers, folder)
 
 
-def member(folder: Path, node: NodeId, world: World, place: int = 0) -> None:
+def member(folder: Path, node: NodeId, place: int, world: World) -> None:
     torch.set_num_threads(1)
     address = folder / "address"
     while not address.exists():
@@ -144,22 +176,19 @@ def start(act: Callable[..., None], *arguments: object) -> ForkServerProcess:
     return process
 
 
-def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.layout.value)
+def test_ranks_that_leave_and_join_change_nothing_of_what_is_learnt(story: Story, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     wanted, wanted_weights = alone(tmp_path / "alone")
-    crew = [
-        start(lead, tmp_path),
-        start(member, tmp_path, B, FIRST),
-        start(member, tmp_path, C, THIRD),
-        start(member, tmp_path, D, THIRD),
-    ]
+    crew = [start(lead, tmp_path, story), *(start(member, tmp_path, *one) for one in story.members())]
+    assert len(crew) == (3 * story.ranks if story.ranks > 1 else 4)
     require_equal(tmp_path, crew, wanted, wanted_weights)
 
-    # What three ranks have saved goes on with one, as exactly.
+    # What several ranks have saved goes on with one, as exactly.
     info = newest_checkpoint(tmp_path)
     assert info is not None and info.version == 3
     one = Crew(seat(tmp_path, A), World(nodes=(A,)), Meeting("127.0.0.1"))
-    assert one.begin(config_of(small_model()), info) == START.model_copy(update={"version": 3})
+    assert one.begin(lambda: Beginning(config_of(small_model()), info)) == START.model_copy(update={"version": 3})
     assert train(one, 3).model_dump() == pytest.approx(wanted[3].model_dump(), rel=1e-4, abs=1e-6)
 
 
@@ -170,9 +199,9 @@ def test_another_layout_with_another_size_changes_nothing_of_what_is_learnt(layo
     one, two, _ = changes(layout)
     crew = [
         start(lead_through_layouts, tmp_path, layout),
-        start(member, tmp_path, A, one, 1),
-        start(member, tmp_path, B, two, 0),
-        start(member, tmp_path, B, two, 1),
+        start(member, tmp_path, A, 1, one),
+        start(member, tmp_path, B, 0, two),
+        start(member, tmp_path, B, 1, two),
     ]
     require_equal(tmp_path, crew, wanted, wanted_weights)
 
@@ -182,7 +211,7 @@ def require_equal(
 ) -> None:
     for process in crew:
         process.join(120)
-    assert [process.exitcode for process in crew] == [0, 0, 0, 0]
+    assert [process.exitcode for process in crew] == [0] * len(crew)
     found = [StepNumbers.model_validate(row) for row in json.loads((folder / "numbers").read_text())]
     for mine, theirs in zip(found, wanted, strict=True):
         assert mine.model_dump() == pytest.approx(theirs.model_dump(), rel=1e-4, abs=1e-6)
@@ -190,15 +219,66 @@ def require_equal(
     assert float((moved - wanted_weights).norm() / wanted_weights.norm()) < 1e-4
 
 
-def die_in_a_step(folder: Path, node: NodeId, world: World) -> None:
+def test_another_order_of_the_same_batch_is_told_apart_by_the_numbers_that_are_compared(tmp_path: Path) -> None:
+    """Which samples meet in a minibatch follows from epoch and version alone, so a change of size keeps it."""
+    found = []
+    for epoch in (0, 0, 1):
+        crew = Crew(seat(tmp_path, A), World(nodes=(A,)), Meeting("127.0.0.1"))
+        begin(crew)
+        groups = groups_of(small_model(4), right_and_wrong(6), drift=0.2)
+        found.append(crew.train(groups, START.model_copy(update={"epoch": epoch})).model_dump())
+    assert found[0] == found[1]
+    assert found[0] != pytest.approx(found[2], rel=1e-4, abs=1e-6)
+
+
+HASTE = timedelta(seconds=15)
+"""A timeout of groups that would be over before a slow beginning is."""
+
+
+def hurry() -> None:
+    trainer_ranks.TIMEOUT, trainer_patience.MEET_S = HASTE, 0.5
+
+
+def begin_slowly(folder: Path) -> None:
+    """Be rank 0 and take longer to read the model than a rank waits for another."""
+    hurry()
+    crew = Crew(seat(folder, A), FLAT.worlds[0], Meeting("127.0.0.1"))
+    (folder / "address.draft").write_text(crew.listen())
+    (folder / "address.draft").rename(folder / "address")
+    model = small_model()
+    whole = dict(whole_of(model)) | dict(whole_of(model, "reference."))
+
+    def read() -> Beginning:
+        time.sleep(1.5 * HASTE.total_seconds())
+        return Beginning(config_of(model), whole)
+
+    crew.begin(read)
+    assert train(crew, 0).grad_norm > 0
+    crew.end()
+
+
+def follow_in_haste(folder: Path, node: NodeId, place: int, world: World) -> None:
+    hurry()
+    member(folder, node, place, world)
+
+
+@pytest.mark.slow
+def test_ranks_wait_for_a_beginning_that_takes_longer_than_their_timeout(tmp_path: Path) -> None:
+    crew = [start(begin_slowly, tmp_path), start(follow_in_haste, tmp_path, B, 0, FLAT.worlds[0])]
+    for process in crew:
+        process.join(120)
+    assert [process.exitcode for process in crew] == [0, 0]
+
+
+def die_in_a_step(folder: Path, node: NodeId, place: int, world: World) -> None:
     """Go down at the first backward pass, as a machine does."""
     torch.Tensor.backward = lambda *_args, **_kwargs: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-    member(folder, node, world)
+    member(folder, node, place, world)
 
 
 def test_all_ranks_end_when_one_is_killed_in_a_step(tmp_path: Path) -> None:
     torch.set_num_threads(1)
-    crew = [start(lead, tmp_path), start(die_in_a_step, tmp_path, B, FIRST)]
+    crew = [start(lead, tmp_path, FLAT), start(die_in_a_step, tmp_path, B, 0, FLAT.worlds[0])]
     for process in crew:
         process.join(60)
     leader, victim = (process.exitcode for process in crew)

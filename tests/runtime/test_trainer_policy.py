@@ -5,7 +5,7 @@ from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2Fo
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.trainer_model import config_of
-from hexcloud.runtime.trainer_policy import blank, named_tensors, require_exact
+from hexcloud.runtime.trainer_policy import blank, named_tensors, require_cut, require_exact
 from tests.runtime.training import small_model, state_of
 
 
@@ -54,6 +54,15 @@ def test_a_window_that_a_model_tells_for_all_layers_is_refused() -> None:
     with pytest.raises(EngineError, match="sliding_attention are not trained"):
         require_exact(mistral(4))
     require_exact(mistral(None))
+
+
+def test_tensor_parallelism_cuts_what_divides_by_its_ranks() -> None:
+    require_cut(small_model(), 4)
+    for field, count in [("intermediate_size", 90), ("num_attention_heads", 2), ("num_key_value_heads", 1)]:
+        with pytest.raises(EngineError, match=f"{count}.* do not all divide by 4 ranks"):
+            require_cut(blank(config_of(small_model()) | {field: count}), 4)
+    with pytest.raises(EngineError, match="q_norm of this model would be computed wrongly"):
+        require_cut(blank({"model_type": "qwen3", "num_hidden_layers": 1}), 1)
 
 
 @pytest.mark.parametrize("model", ["qwen2", "phi", "starcoder2"])

@@ -67,6 +67,15 @@ def test_one_step_moves_probability_from_unrewarded_to_rewarded_samples(kind: Lo
     assert 0 < numbers.entropy < math.log(21)
 
 
+@pytest.mark.parametrize("kind", LossKind)
+def test_a_step_draws_no_random_number_of_its_own(kind: LossKind) -> None:
+    """So a change of size, which carries no random state, changes nothing."""
+    one = learner(SETTINGS.model_copy(update={"loss": kind, "kl_weight": 0.1, "activation_checkpointing": True}))
+    groups, before = groups_of(one.model, right_and_wrong(8)), (torch.get_rng_state(), random.getstate())
+    assert one.run(groups).grad_norm > 0
+    assert torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1]
+
+
 def test_groups_without_variance_change_nothing() -> None:
     one = learner()
     prompt, right = SORT_DIGITS.demonstration(random.Random(0))
