@@ -124,7 +124,7 @@ class PackedLoop(PaddedLoop):
         random.Random(0).shuffle(graded)
         size = len(graded) // SETTINGS.minibatches
         parts = [graded[start : start + size] for start in range(0, len(graded), size)]
-        self.packs = [make_pack(layouts(part, SETTINGS.micro_batch_tokens)[0], 0) for part in parts]
+        self.packs = [make_pack(layouts(part, SETTINGS.pass_tokens)[0], 0) for part in parts]
 
     def step(self, groups: tuple[Group, ...]) -> float:
         with torch.no_grad():

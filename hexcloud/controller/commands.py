@@ -65,7 +65,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         output=run.output,
         tokens_per_sample=workload.tokens_per_sample,
         spend_lease_s=ports.timing.spend_lease_s,
-        training=_training(slot, run),
+        training=_training(slot, run, is_emulated=ports.emulation is not None),
         gang=node.gang,
         ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
@@ -76,12 +76,20 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
     return _with_gpus(_beyond_this_machine(spec, slot, run, ports), slot, seen)
 
 
-def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
-    """Return the trainer's settings, in the planned layout unless the user says which."""
+def _training(slot: Slot, run: RunRecord, is_emulated: bool) -> TrainingSpec:
+    """Return the trainer's settings; what the user leaves open is what the plan counted with.
+
+    An emulated machine has not the memory that was planned with: passes are as large as the trainer itself takes them.
+    """
     settings = run.spec.training
-    if slot.trainer is None or settings.layout is not None:
+    if slot.trainer is None:
         return settings
-    return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
+    layout = slot.trainer.layout
+    planned: dict[str, object] = {"layout": LayoutKind(layout.kind)}
+    if not is_emulated:
+        planned["micro_batch_tokens"] = run.workload.pass_tokens(layout.micro_batch)
+        planned["activation_checkpointing"] = run.workload.activation_recompute
+    return settings.model_copy(update={name: told for name, told in planned.items() if getattr(settings, name) is None})
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

@@ -7,6 +7,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hexcloud.domain.frozen import Frozen
 
+UNPLANNED_TOKENS = 8192
+"""Of one forward pass of a trainer that no plan tells."""
+
 
 class LossKind(StrEnum):
     """What stands in for the policy that made a sample, and whether its age is corrected for."""
@@ -74,11 +77,13 @@ class TrainingSpec(Frozen):
     """Weight of KL(policy, reference) in the loss; 0: no reference is kept."""
     reference: str | None = None
     """Hugging Face folder of the frozen reference on the trainer's head; null: the policy as RL begins."""
-    micro_batch_tokens: int = Field(default=8192, gt=0)
-    """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own."""
+    micro_batch_tokens: int | None = Field(default=None, gt=0)
+    """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own. null: as
+    planned, and UNPLANNED_TOKENS where machines are emulated."""
     precision: Precision = Precision.FP32
-    activation_checkpointing: bool = False
-    """Recompute a layer's activations in the backward pass instead of keeping them."""
+    activation_checkpointing: bool | None = None
+    """Recompute a layer's activations in the backward pass instead of keeping them. null: as planned, and no where
+    machines are emulated."""
     layout: LayoutKind | None = None
     """How the state spreads over the ranks; null: as planned."""
     ranks: int | None = Field(default=None, gt=0)
@@ -89,6 +94,11 @@ class TrainingSpec(Frozen):
         if self.reference is not None and not self.kl_weight:
             raise ValueError("a reference is only used with kl_weight above 0; set it, or leave the reference out")
         return self
+
+    @property
+    def pass_tokens(self) -> int:
+        """Most tokens of one forward pass of a rank."""
+        return self.micro_batch_tokens or UNPLANNED_TOKENS
 
     @property
     def recomputes_prox(self) -> bool:

@@ -32,6 +32,8 @@ class Workload(Frozen):
     """Updates that the trainer makes of one batch."""
     layouts: tuple[LayoutKind, ...] = tuple(LayoutKind)
     """Layouts in which this job can be trained, the preferred first."""
+    micro_batch_tokens: int | None = Field(default=None, gt=0)
+    """Tokens of one forward pass of a rank that the user asks for; None: as many as fit."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 
@@ -49,6 +51,13 @@ class Workload(Frozen):
     def tokens_per_sample(self) -> float:
         """Prompt and response tokens of a mean sample: the unit of every tok/s that a user sees."""
         return self.prompt_tokens + self.response_tokens
+
+    def pass_tokens(self, micro_batch: int) -> int:
+        """Return the tokens for which a pass of the trainer needs room: of so many samples, one of them the longest."""
+        longest = self.prompt_tokens + self.max_response_tokens
+        if self.micro_batch_tokens is not None:
+            return max(self.micro_batch_tokens, int(longest))
+        return int(longest + (micro_batch - 1) * self.tokens_per_sample)
 
     @property
     def mean_context(self) -> float:

@@ -18,6 +18,10 @@ class World(Frozen):
     """Processes on each."""
     layout: LayoutKind = LayoutKind.FSDP
     """How the state spreads over them: the head's word, whatever a machine was told that came later."""
+    micro_batch_tokens: int | None = None
+    """Of one forward pass, and"""
+    activation_checkpointing: bool | None = None
+    """are the head's word too: ranks whose passes differ would wait for each other for ever. None: nobody was told."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""

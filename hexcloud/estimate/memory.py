@@ -74,9 +74,7 @@ def largest_batch(workload: Workload, gpu: GpuSpec, tp: int) -> int:
 
 def training_bytes(workload: Workload, formation: Formation, micro_batch: int) -> float:
     """Return bytes on one rank of a formation that holds `micro_batch` samples, one of them the longest."""
-    model = workload.model
-    longest = workload.prompt_tokens + workload.max_response_tokens
-    tokens = longest + (micro_batch - 1) * workload.tokens_per_sample
+    model, tokens = workload.model, workload.pass_tokens(micro_batch)
     kept_per_unit = _INPUT_BYTES_PER_UNIT if workload.activation_recompute else _layer_bytes_per_unit(formation)
     kept = tokens * model.hidden * kept_per_unit * model.layers
     peak = max(_loss_bytes(workload, formation, tokens), _layer_bytes(workload, formation, tokens))
@@ -109,8 +107,13 @@ def _layer_bytes_per_unit(formation: Formation) -> float:
 
 
 def largest_micro_batch(workload: Workload, gpu: GpuSpec, formation: Formation, limit: int) -> int:
-    """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits."""
+    """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits.
+
+    Where the user says of how many tokens a pass is, it is their number, or 0.
+    """
     usable = usable_training_bytes(gpu)
+    if workload.micro_batch_tokens is not None:
+        limit = min(limit, max(1, int(workload.micro_batch_tokens / workload.tokens_per_sample)))
     if training_bytes(workload, formation, limit) <= usable:
         return limit
     return bisect_right(

@@ -59,8 +59,7 @@ class TrainerGang:
         wanted = (*(node for node in old if node in staying), *sorted(staying - set(old)))
         if world is None:
             if len(wanted) >= self._spec.gang:
-                layout = self._spec.training.layout or LayoutKind.FSDP
-                self._world = World(nodes=wanted, ranks=self._spec.ranks, layout=layout)
+                self._world = _first(self._spec, wanted)
         elif not answering.issuperset(world.nodes if self._is_formed else world.union):
             # Who was lost before it had joined held nothing: the change is made without it.
             is_whole = not self._is_formed and answering.issuperset(world.before)
@@ -76,3 +75,15 @@ class TrainerGang:
         changes = {"generation": self._world.generation + 1, "nodes": nodes, "before": before, "store": store}
         self._world = self._world.model_copy(update=changes)
         self._is_formed = False
+
+
+def _first(spec: NodeSpec, nodes: tuple[NodeId, ...]) -> World:
+    """Return the first world of a head, which is told what is to be alike on all ranks."""
+    training = spec.training
+    return World(
+        nodes=nodes,
+        ranks=spec.ranks,
+        layout=training.layout or LayoutKind.FSDP,
+        micro_batch_tokens=training.micro_batch_tokens,
+        activation_checkpointing=training.activation_checkpointing,
+    )

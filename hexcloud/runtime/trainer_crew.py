@@ -19,7 +19,7 @@ from hexcloud.domain.formation import Formation
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.sample import Group
-from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
 from hexcloud.runtime.checkpoint import Counters, load_checkpoint, save_checkpoint
 from hexcloud.runtime.checkpoint_index import CheckpointInfo
@@ -248,7 +248,7 @@ class Crew:
 
     def _build(self, config: dict[str, object]) -> None:
         ranks = self._ranks
-        settings = self._seat.spec.training.model_copy(update={"layout": self.world.layout})
+        settings = _settings(self._seat.spec.training, self.world)
         self._state = TrainingState(Form(config, settings, ranks.device), ranks.mesh)
         self._step = TrainingStep(self._state, ranks, settings)
         self._whole = WholeModel(is_wanted=ranks.rank == 0)
@@ -263,6 +263,13 @@ class Crew:
 
     def _hear(self) -> _Order:
         return _Order.model_validate_json(self._ranks.tell(None))
+
+
+def _settings(own: TrainingSpec, world: World) -> TrainingSpec:
+    """Return the settings of a rank, with the world's word where all ranks must be alike."""
+    said = {"micro_batch_tokens": world.micro_batch_tokens, "activation_checkpointing": world.activation_checkpointing}
+    told = {name: value for name, value in said.items() if value is not None}
+    return own.model_copy(update={"layout": world.layout, **told})
 
 
 def _change(world: World, tensors: Mapping[str, TensorSpec]) -> Change:

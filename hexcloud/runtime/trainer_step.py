@@ -71,7 +71,7 @@ class TrainingStep:
 
     def _packs(self, samples: Sequence[Graded], version: int) -> list[Pack]:
         """Return this rank's passes. All ranks have equally many, as each pass is one of all: some may be empty."""
-        passes = [layouts(hand, self._settings.micro_batch_tokens) for hand in deal(samples, self._ranks.data_ranks)]
+        passes = [layouts(hand, self._settings.pass_tokens) for hand in deal(samples, self._ranks.data_ranks)]
         own, most = passes[self._ranks.data_rank], max(map(len, passes))
         return [make_pack(rows, version, self._ranks.device) for rows in [*own, *[[]] * (most - len(own))]]
 

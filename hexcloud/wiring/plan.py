@@ -51,7 +51,7 @@ def workload_of(spec: RunSpec) -> Workload:
     from hexcloud.adapters.files import find_model
 
     require_task(spec.task)
-    model = find_model(spec.model)
+    model, training = find_model(spec.model), spec.training
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(
@@ -62,8 +62,11 @@ def workload_of(spec: RunSpec) -> Workload:
         samples_per_step=spec.batch,
         group_size=spec.group,
         eta=spec.eta,
-        minibatches=spec.training.minibatches,
+        recompute_prox=training.recomputes_prox,
+        activation_recompute=training.activation_checkpointing is not False,
+        minibatches=training.minibatches,
         layouts=layouts_of(spec, model),
+        micro_batch_tokens=training.micro_batch_tokens,
     )
 
 

@@ -172,3 +172,26 @@ def test_the_trainer_is_told_the_planned_layout_unless_the_user_names_one(
     run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"training": settings})})
     node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
     assert node_spec(node, slot, plan, replace(seen, run=run), ports).training.layout is told
+
+
+def test_a_rented_trainer_is_told_what_the_plan_counted_with_unless_the_user_says_it(
+    started: Simulation, ports_of: Callable[[Simulation], Ports]
+) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    plan = plan_of(seen)
+    slot = first(plan, Role.TRAINER)
+    node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
+    assert slot.trainer is not None
+    job, planned = seen.run.workload, slot.trainer.layout.micro_batch
+
+    def told(ports: Ports, **fields: object) -> tuple[int | None, bool | None]:
+        settings = seen.run.spec.training.model_copy(update=fields)
+        run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"training": settings})})
+        training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
+        return training.micro_batch_tokens, training.activation_checkpointing
+
+    rented = replace(ports, emulation=None)
+    tokens = int(job.prompt_tokens + job.max_response_tokens + (planned - 1) * job.tokens_per_sample)
+    assert told(rented) == (tokens, True)
+    assert told(rented, micro_batch_tokens=512, activation_checkpointing=False) == (512, False)
+    assert told(ports) == (None, None), "an emulated machine has no such memory"

@@ -140,3 +140,20 @@ def test_tensor_parallelism_leaves_every_rank_the_head_and_cuts_the_work_of_a_la
     states = 18 * ((model.params - head) / 4 + head)
     assert training_bytes(workload, Formation(LayoutKind.TP, 1, 4), 1) > states
     assert training_bytes(workload, Formation(LayoutKind.TP, 2, 4), 1) > states / 2
+
+
+def test_the_users_pass_is_what_has_to_fit_and_a_longer_sample_is_one_of_its_own(
+    workload: Workload, h800: GpuSpec
+) -> None:
+    def of(tokens: int) -> Workload:
+        return workload.model_copy(update={"micro_batch_tokens": tokens})
+
+    flat, longest = Formation.flat(64), workload.prompt_tokens + workload.max_response_tokens
+    samples = largest_micro_batch(workload, h800, flat, 512)
+    fitting = workload.pass_tokens(samples)
+    assert training_bytes(of(fitting), flat, 1) == training_bytes(workload, flat, samples)
+    assert training_bytes(of(1), flat, 1) == training_bytes(workload, flat, 1)
+    assert of(1).pass_tokens(1) == longest
+    assert largest_micro_batch(of(1), h800, flat, 512) == 1
+    assert largest_micro_batch(of(4 * int(workload.tokens_per_sample)), h800, flat, 512) == 4
+    assert largest_micro_batch(of(2 * fitting), h800, flat, 512) == 0, "nothing else is tried than what was asked for"

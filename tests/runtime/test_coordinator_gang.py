@@ -122,3 +122,9 @@ def test_the_heads_layout_is_that_of_every_world(machines: Machines, rollout_spe
     )
     gang.restart()
     assert gang.world is not None and gang.world.layout is LayoutKind.HSDP
+
+
+def test_how_large_passes_are_is_the_heads_word_too(machines: Machines, rollout_spec: NodeSpec) -> None:
+    training = TrainingSpec(micro_batch_tokens=512, activation_checkpointing=True)
+    world = form(gang_of(machines, 1, rollout_spec.model_copy(update={"training": training})))
+    assert (world.micro_batch_tokens, world.activation_checkpointing) == (512, True)

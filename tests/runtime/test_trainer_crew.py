@@ -44,7 +44,7 @@ class Story:
 
     @property
     def worlds(self) -> tuple[World, World, World]:
-        first = World(nodes=(A, B), ranks=self.ranks, layout=self.layout)
+        first = World(nodes=(A, B), ranks=self.ranks, layout=self.layout, micro_batch_tokens=128)
         second = first.model_copy(update={"generation": 1, "nodes": (A,), "before": (A, B)})
         third = first.model_copy(update={"generation": 2, "nodes": self.last, "before": (A,)})
         return first, second, third
@@ -77,7 +77,8 @@ def seat(folder: Path, node: NodeId, place: int = 0) -> Seat:
         run_dir=str(folder),
         output="",
         tokens_per_sample=16,
-        training=TrainingSpec(ramp_steps=1, kl_weight=0.01),
+        # Each machine was told something else of passes, as by different plans: the world's word counts.
+        training=TrainingSpec(ramp_steps=1, kl_weight=0.01, micro_batch_tokens=64 << "abcd".index(node)),
     )
     return Seat(spec, place)
 

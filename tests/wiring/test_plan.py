@@ -122,3 +122,11 @@ def test_a_thrifty_run_has_a_budget_and_its_samples_and_no_target() -> None:
     assert given.policy.target_samples_per_s is None
     with pytest.raises(ConfigError, match="--budget USD"):
         wiring.snapshot_input(RunSpec(policy="thrifty"))
+
+
+def test_plans_count_with_what_the_user_says_of_the_trainer() -> None:
+    settings = {"activation_checkpointing": False, "micro_batch_tokens": 4096, "loss": "a3po"}
+    job = wiring.workload_of(RunSpec.model_validate({"training": settings}))
+    assert (job.activation_recompute, job.micro_batch_tokens, job.recompute_prox) == (False, 4096, False)
+    job = wiring.workload_of(RunSpec())
+    assert (job.activation_recompute, job.micro_batch_tokens, job.recompute_prox) == (True, None, True)

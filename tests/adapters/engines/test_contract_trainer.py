@@ -35,7 +35,7 @@ def packed(made: Sequence[Made]) -> Pack:
         )
         for index, (prompt, one) in enumerate(made)
     ]
-    (rows,) = layouts([Graded(sample, 1.0) for sample in samples], TrainingSpec().micro_batch_tokens)
+    (rows,) = layouts([Graded(sample, 1.0) for sample in samples], TrainingSpec().pass_tokens)
     assert len({one.length for row in rows for one in row}) > 1 and max(map(len, rows)) > 1
     return make_pack(rows, version=0)
 
