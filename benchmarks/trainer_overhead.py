@@ -27,12 +27,13 @@ from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hexcloud.domain.formation import Formation
+from hexcloud.domain.packing import layouts
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.domain.training import LayoutKind, TrainingSpec
 from hexcloud.runtime.loss import group_advantages
 from hexcloud.runtime.tasks import SORT_DIGITS
 from hexcloud.runtime.trainer_model import config_of, pad
-from hexcloud.runtime.trainer_pack import Graded, Pack, layouts, make_pack
+from hexcloud.runtime.trainer_pack import Graded, Pack, make_pack
 from hexcloud.runtime.trainer_policy import Form
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_resize import spread, whole_of
@@ -124,7 +125,7 @@ class PackedLoop(PaddedLoop):
         random.Random(0).shuffle(graded)
         size = len(graded) // SETTINGS.minibatches
         parts = [graded[start : start + size] for start in range(0, len(graded), size)]
-        self.packs = [make_pack(layouts(part, SETTINGS.micro_batch_tokens)[0], 0) for part in parts]
+        self.packs = [make_pack(layouts(part, SETTINGS.pass_tokens)[0], 0) for part in parts]
 
     def step(self, groups: tuple[Group, ...]) -> float:
         with torch.no_grad():

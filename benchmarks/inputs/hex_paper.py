@@ -16,7 +16,7 @@ from hexcloud.domain.market import LinkScope, LinkSpec, Market, Network
 from hexcloud.domain.offer import Offer, Tenure, offer_id
 from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn
 from hexcloud.domain.workload import Workload
-from hexcloud.estimate.memory import largest_batch, largest_micro_batch
+from hexcloud.estimate.memory import largest_batch, training_bytes, usable_training_bytes
 
 USD_PER_GPU_HOUR = {"H800": 5.28, "H20": 1.85}
 NODE_GB_PER_S, CROSS_GB_PER_S = 5.0, 1.5
@@ -98,7 +98,7 @@ def replay(name: str) -> Replay:
         samples_per_step=256,
         group_size=16,
         eta=8,
-        recompute_prox=False,
+        prox_share=0.0,
         reward_cpu_s_per_sample=0.0,
         drop_share=0.0,
     )
@@ -172,7 +172,8 @@ def columns_of(one: Replay, market: Market) -> Columns:
         if largest_batch(one.job, gpu, 1) >= SLOTS_PER_GPU:
             rollouts.append(_rollout_column(node, one.rollout[node.gpu]))
         for nodes in range(1, MAX_GANG_GPUS // size + 1):
-            if largest_micro_batch(one.job, gpu, Formation.flat(nodes * size), 1) == 1:
+            needed = training_bytes(one.job, Formation.flat(nodes * size), one.job.longest_tokens)
+            if needed <= usable_training_bytes(gpu):
                 gangs.append(_gang(one, node, nodes, nodes * size * one.training[node.gpu]))
     return Columns(rollout=tuple(rollouts), trainer=tuple(gangs))
 

@@ -17,7 +17,8 @@ from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, training
-from hexcloud.estimate.memory import largest_batch, largest_micro_batch
+from hexcloud.estimate.load import Load
+from hexcloud.estimate.memory import largest_batch, training_bytes, usable_training_bytes
 from hexcloud.estimate.rollout import Replica
 from hexcloud.estimate.training import Gang
 
@@ -50,6 +51,7 @@ class Estimator:
             max_response_tokens=job.max_response_tokens,
             samples_per_step=samples,
             eta=job.eta,
+            prox_share=1.0,
         )
 
     def rl_rows(self) -> Iterator[tuple[Workload, RunRow]]:
@@ -100,35 +102,36 @@ class Estimator:
         """Return seconds to train a step on GPUs of one type."""
         ((name, ranks),) = gpus.items()
         micro_batch = max(1, self.most_samples(job, name, ranks))
-        network = NETWORK_GB_PER_S.get(source, FAST_NETWORK_GB_PER_S)
-        return training.step_s(self.gang(job, name, ranks, network, micro_batch), job)
+        gang = self.gang(job, name, ranks, NETWORK_GB_PER_S.get(source, FAST_NETWORK_GB_PER_S))
+        return training.loaded_step_s(gang, job, even_load(job, ranks, micro_batch))
 
     def training_tokens_per_s(self, row: TrainingRow) -> float:
         """Return tokens/s per GPU of plain training."""
         job = plain_job(self.models[row.model], row)
-        gang = self.gang(job, row.gpu, row.gpus, FAST_NETWORK_GB_PER_S, row.micro_batch)
-        return training.samples_per_s(gang, job) * row.sequence / row.gpus
+        gang = self.gang(job, row.gpu, row.gpus, FAST_NETWORK_GB_PER_S)
+        step_s = training.loaded_step_s(gang, job, even_load(job, row.gpus, row.micro_batch))
+        return job.samples_per_step / step_s * row.sequence / row.gpus
 
-    def gang(self, job: Workload, gpu: str, ranks: int, network_gb_per_s: float, micro_batch: int) -> Gang:
+    def gang(self, job: Workload, gpu: str, ranks: int, network_gb_per_s: float) -> Gang:
         """Return a gang in machines of eight."""
         nodes, efficiency = max(1, ranks // NODE_GPUS), self.calibration.of(gpu, job.model)
-        return Gang(self.gpus[gpu], efficiency, nodes, ranks // nodes, network_gb_per_s, micro_batch)
+        return Gang(self.gpus[gpu], efficiency, nodes, ranks // nodes, network_gb_per_s)
 
     def most_samples(self, job: Workload, gpu: str, ranks: int) -> int:
         """Return the micro-batch a trainer would take; 0 when not one sample fits."""
         share = max(1, job.samples_per_step // ranks)
-        return largest_micro_batch(job, self.gpus[gpu], Formation.flat(ranks), min(MAX_MICRO_BATCH, share))
+        return largest_micro_batch(job, self.gpus[gpu], ranks, min(MAX_MICRO_BATCH, share))
 
     def micro_batch(self, row: TrainingRow) -> int:
         """Return the largest micro-batch that fits, at most the published one."""
         return largest_micro_batch(
-            plain_job(self.models[row.model], row), self.gpus[row.gpu], Formation.flat(row.gpus), row.micro_batch
+            plain_job(self.models[row.model], row), self.gpus[row.gpu], row.gpus, row.micro_batch
         )
 
     def most_at_once(self, job: Workload, case: MemoryRow) -> int:
         """Return how many samples fit in a case of memory, at most as many as are asked of a trainer."""
         if case.role == "training":
-            return largest_micro_batch(job, self.gpus[case.gpu], Formation.flat(case.gpus), case.micro_batch)
+            return largest_micro_batch(job, self.gpus[case.gpu], case.gpus, case.micro_batch)
         return largest_batch(job, self.gpus[case.gpu], case.gpus)
 
     def refused(self, job: Workload, row: RunRow) -> list[str]:
@@ -141,6 +144,20 @@ class Estimator:
         return found
 
 
+def largest_micro_batch(job: Workload, gpu: GpuSpec, ranks: int, limit: int) -> int:
+    """Return the most samples of a pass, one of them the longest, that fit one of `ranks`, at most `limit`."""
+    usable, others = usable_training_bytes(gpu), range(limit)
+    tokens = [job.longest_tokens + count * job.tokens_per_sample for count in others]
+    return sum(training_bytes(job, Formation.flat(ranks), one) <= usable for one in tokens)
+
+
+def even_load(job: Workload, ranks: int, micro_batch: int) -> Load:
+    """Return a step of a published trainer: passes of so many samples, spread evenly, without padding. Updates are not
+    printed, and their number does not count where state is sharded over all ranks."""
+    samples = math.ceil(job.samples_per_step / ranks)
+    return Load(samples * job.tokens_per_sample, math.ceil(samples / micro_batch), 1)
+
+
 def even_job(model: ModelSpec, prompt_tokens: float, response_tokens: float) -> Workload:
     """Return samples of one length, as in a benchmark."""
     return Workload(
@@ -150,7 +167,7 @@ def even_job(model: ModelSpec, prompt_tokens: float, response_tokens: float) -> 
         response_cv=0.0,
         max_response_tokens=math.ceil(response_tokens),
         group_size=1,
-        recompute_prox=False,
+        prox_share=0.0,
     )
 
 

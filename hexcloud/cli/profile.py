@@ -141,13 +141,13 @@ def _formation(layout: str, nodes: int, gpus_per_node: int) -> "Formation":
 
 
 def _trainer(subject: Subject, formation: "Formation", network_gb_per_s: float) -> list[Finding]:
-    """Take the median step of the file, its own samples and lengths, and the largest micro-batch that fits."""
+    """Take the median step of the file, its own samples and lengths, in the fastest passes that fit."""
     import statistics
 
     from hexcloud.adapters.files import load_calibration, load_gpus
     from hexcloud.domain.errors import ConfigError
     from hexcloud.domain.workload import Workload
-    from hexcloud.estimate.memory import largest_micro_batch
+    from hexcloud.estimate.memory import pass_sizes
     from hexcloud.estimate.training import Gang, step_s
 
     steps = [step for step in _steps(subject.source) if step.samples > 0 and step.tokens > 0 and step.busy_s > 0]
@@ -167,13 +167,14 @@ def _trainer(subject: Subject, formation: "Formation", network_gb_per_s: float) 
         group_size=1,
     )
     gpu = load_gpus()[subject.gpu]
-    fitting = largest_micro_batch(job, gpu, formation, max(1, samples // formation.data_ranks))
-    if fitting < 1:
+    sizes = pass_sizes(job, gpu, formation)
+    if not sizes:
         machines = f"{formation.size} x {subject.gpu}"
         raise ConfigError(f"{subject.model.name} does not fit {machines}: not one sample of a step")
     efficiency = load_calibration().without_factors().of(subject.gpu)
     size = (formation.machines, formation.ranks)
-    estimated_s = step_s(Gang(gpu, efficiency, *size, network_gb_per_s, fitting, formation.kind), job)
+    gangs = (Gang(gpu, efficiency, *size, network_gb_per_s, tokens, formation.kind) for tokens in sizes)
+    estimated_s = min(step_s(gang, job) for gang in gangs)
     measured_s = statistics.median(step.busy_s for step in steps)
     return [Finding(f"{len(steps)} steps", "samples/s", samples / measured_s, samples / estimated_s)]
 

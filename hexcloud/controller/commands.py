@@ -86,21 +86,26 @@ def _weights_stores(slot: Slot, run: RunRecord) -> dict[str, str]:
 
 
 def _training(slot: Slot, run: RunRecord) -> TrainingSpec:
-    """Return the trainer's settings, in the planned layout unless the user says which."""
-    settings = run.spec.training.model_copy(update={"precision": run.spec.precision})
-    if slot.trainer is None or settings.layout is not None:
-        return settings
-    return settings.model_copy(update={"layout": LayoutKind(slot.trainer.layout.kind)})
+    """Return the trainer's settings: what the user leaves open is as planned, or as it suits emulated machines."""
+    spec, planned = run.spec, slot.trainer and slot.trainer.layout
+    told: dict[str, object] = {"precision": spec.precision, "activation_checkpointing": spec.recomputes_activations}
+    if planned and spec.training.layout is None:
+        told["layout"] = LayoutKind(planned.kind)
+    if planned and spec.training.micro_batch_tokens is None and spec.is_real:
+        told["micro_batch_tokens"] = planned.pass_tokens
+    return spec.training.model_copy(update=told)
 
 
 def planned_gang(placement: Placement, run: RunRecord) -> GangPlan | None:
-    """Return what the trainer is to become: the layout that is planned, or the user's, is of this number of machines.
+    """Return what the trainer is to become: what is planned, or the user's word, is of this number of machines.
 
     None where the placement says nothing of it.
     """
     gang = placement.role(Role.TRAINER)
-    layout = _training(gang[0], run).layout if gang else None
-    return GangPlan(machines=len(gang), layout=layout) if layout is not None else None
+    told = _training(gang[0], run) if gang else None
+    if told is None or told.layout is None:
+        return None
+    return GangPlan(machines=len(gang), layout=told.layout, pass_tokens=told.pass_tokens)
 
 
 def _with_gpus(spec: NodeSpec, slot: Slot, seen: Seen) -> NodeSpec:

@@ -11,7 +11,7 @@ from hexcloud.domain.errors import CredentialsError, EngineError, NotYetError, P
 from hexcloud.domain.fleet import LIVE, Node, NodeId, NodeStatus
 from hexcloud.domain.label import NODE_TAG, label
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import Role
+from hexcloud.domain.plan import Role, TrainerColumn
 from hexcloud.estimate.resize import resize_s
 from hexcloud.planner.distance import forecast_gb_per_s
 
@@ -91,16 +91,19 @@ class Hands:
             return drain_s
         if not any(is_head(one) and one.status in LIVE for one in self.seen.nodes):
             return 0.0
-        busy_s = accepted[0].forecast.step_s + (self._hand_over_s(node) if node.rank else 0.0)
+        plan = accepted[0]
+        gang = plan.allocation.trainer.column
+        busy_s = plan.forecast.step_s + (self._hand_over_s(node, gang) if node.rank else 0.0)
         return drain_s + busy_s / self.seen.run.clock_scale
 
-    def _hand_over_s(self, node: Node) -> float:
+    def _hand_over_s(self, node: Node, gang: TrainerColumn) -> float:
         """Return the run seconds in which a member's share moves to the others."""
         market = self.seen.market
         offer = market.offer(node.offer_id)
         if offer is None:
             return 0.0
-        return resize_s(self.seen.run.workload.model, forecast_gb_per_s(offer, offer, market.network))
+        gb_per_s = forecast_gb_per_s(offer, offer, market.network)
+        return resize_s(self.seen.run.workload.model, gang.formation, gang.formation, gb_per_s)
 
     def _tell_to_drain(self, node_id: NodeId) -> None:
         if self.seen.coordinator is None:

@@ -5,9 +5,11 @@ from typing import NewType
 
 from pydantic import Field
 
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.market import Rejection
 from hexcloud.domain.offer import OfferId
+from hexcloud.domain.training import PASS_TOKENS, LayoutKind
 
 SlotName = NewType("SlotName", str)
 """`rollout-3` or `trainer-0`. A name is never given twice in a run."""
@@ -46,8 +48,8 @@ class Layout(Frozen):
     kind: str = "fsdp"
     """A `LayoutKind`, or what only a benchmark plans."""
     ranks: int
-    micro_batch: int = 1
-    """Sequences per forward pass and rank."""
+    pass_tokens: int = PASS_TOKENS
+    """Most tokens of a forward pass of a rank."""
 
 
 class TrainerColumn(Frozen):
@@ -59,6 +61,11 @@ class TrainerColumn(Frozen):
     samples_per_s: float
     step_s: float
     """Seconds per published training batch at that rate."""
+
+    @property
+    def formation(self) -> Formation:
+        """How its ranks stand."""
+        return Formation(LayoutKind(self.layout.kind), self.nodes, self.layout.ranks // self.nodes)
 
 
 class Columns(Frozen):

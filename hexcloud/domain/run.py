@@ -84,6 +84,12 @@ class RunSpec(Frozen):
         """In what the run's trainer computes and publishes."""
         return self.training.precision or (Precision.BF16 if self.is_real else Precision.FP32)
 
+    @property
+    def recomputes_activations(self) -> bool:
+        """Does the run's trainer compute activations again in its backward passes?"""
+        asked = self.training.activation_checkpointing
+        return self.is_real if asked is None else asked
+
     @model_validator(mode="before")
     @classmethod
     def _with_real_prices(cls, data: object) -> object:

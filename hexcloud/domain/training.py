@@ -7,6 +7,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hexcloud.domain.frozen import Frozen
 
+PASS_TOKENS = 8192
+
 
 class LossKind(StrEnum):
     """What stands in for the policy that made a sample, and whether its age is corrected for."""
@@ -82,12 +84,14 @@ class TrainingSpec(Frozen):
     """Weight of KL(policy, reference) in the loss; 0: no reference is kept."""
     reference: str | None = None
     """Hugging Face folder of the frozen reference on the trainer's head; null: the policy as RL begins."""
-    micro_batch_tokens: int = Field(default=8192, gt=0)
-    """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own."""
+    micro_batch_tokens: int | None = Field(default=None, gt=0)
+    """Most tokens of one forward pass of a rank, padding included; a longer sequence is a pass of its own. null: as
+    many as a plan finds room for on rented machines, PASS_TOKENS where they are emulated."""
     precision: Precision | None = None
     """null: bf16 on rented machines, which is what plans count; fp32 where machines are emulated."""
-    activation_checkpointing: bool = False
-    """Recompute a layer's activations in the backward pass instead of keeping them."""
+    activation_checkpointing: bool | None = None
+    """Recompute a layer's activations in the backward pass instead of keeping them. null: on rented machines, where
+    plans count with it; not where they are emulated."""
     layout: LayoutKind | None = None
     """How the state spreads over the ranks; null: as planned."""
     ranks: int | None = Field(default=None, gt=0)
@@ -98,6 +102,17 @@ class TrainingSpec(Frozen):
         if self.reference is not None and not self.kl_weight:
             raise ValueError("a reference is only used with kl_weight above 0; set it, or leave the reference out")
         return self
+
+    @property
+    def pass_tokens(self) -> int:
+        """Most tokens of one forward pass where no plan says how many there is room for."""
+        return self.micro_batch_tokens or PASS_TOKENS
+
+    @property
+    def prox_share(self) -> float:
+        """Share of a batch with one more forward pass for the policy at the step's start: the first minibatch needs
+        none, as it is trained by that policy."""
+        return 1.0 - 1.0 / self.minibatches if self.recomputes_prox else 0.0
 
     @property
     def recomputes_prox(self) -> bool:

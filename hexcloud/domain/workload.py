@@ -23,17 +23,23 @@ class Workload(Frozen):
     """Samples of one prompt."""
     eta: int = Field(default=4, ge=0)
     """Staleness bound: the oldest token of a trained sample is at most eta versions old."""
-    recompute_prox: bool = True
-    """One more forward pass for pi_prox (+2P FLOPs per token)."""
+    prox_share: float = Field(default=0.75, ge=0, le=1)
+    """Share of samples with one more forward pass for pi_prox (+2P FLOPs per token)."""
+    keeps_reference: bool = False
+    """A frozen policy is kept beside the trained one, and asked about every sample (+2P FLOPs per token)."""
     activation_recompute: bool = True
     """Gradient checkpointing (+2P FLOPs per token)."""
     reward_cpu_s_per_sample: float = Field(default=0.05, ge=0)
     minibatches: int = Field(default=4, gt=0)
     """Updates that the trainer makes of one batch."""
+    micro_batch_tokens: int | None = Field(default=None, gt=0)
+    """Most tokens of a forward pass of a trainer's rank; None: as many as there is room for."""
+    trainer_ranks: int | None = Field(default=None, gt=0)
+    """Ranks on each machine of the trainer; None: one for each GPU."""
     layouts: tuple[LayoutKind, ...] = tuple(LayoutKind)
     """Layouts in which this job can be trained, the preferred first."""
     published_bytes_per_param: int = Field(default=2, gt=0)
-    """Of a version of the weights as it travels: 2 is bf16."""
+    """Of a weight in the trainer's passes and as a version travels: 2 is bf16, 4 fp32."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 
@@ -51,6 +57,16 @@ class Workload(Frozen):
     def version_bytes(self) -> float:
         """Bytes of one whole published version of the weights."""
         return float(self.model.params * self.published_bytes_per_param)
+
+    @property
+    def longest_tokens(self) -> float:
+        """Tokens of the longest sample there may be."""
+        return self.prompt_tokens + self.max_response_tokens
+
+    @property
+    def extra_forwards(self) -> float:
+        """Forward passes of each sample beside the one that is trained through."""
+        return self.prox_share + self.keeps_reference
 
     @property
     def tokens_per_sample(self) -> float:

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.training import PASS_TOKENS, LayoutKind, TrainingSpec
 
 
 class GangPlan(Frozen):
@@ -12,7 +12,8 @@ class GangPlan(Frozen):
 
     machines: int = Field(gt=0)
     layout: LayoutKind
-    """In which so many machines have room for it; then more of them have, too."""
+    pass_tokens: int = Field(default=PASS_TOKENS, gt=0)
+    """In which so many machines have room for it, in passes of at most so many tokens; then more of them have, too."""
 
 
 class World(Frozen):
@@ -26,11 +27,17 @@ class World(Frozen):
     """Processes on each."""
     layout: LayoutKind = LayoutKind.FSDP
     """How the state spreads over them: the coordinator's word, whatever a machine was told that came later."""
+    pass_tokens: int = Field(default=PASS_TOKENS, gt=0)
+    """Most tokens of a forward pass of a rank: its word too, as each pass is one of all ranks."""
     before: tuple[NodeId, ...] = ()
     """Machines of the world before, whose ranks live and hold the state. Empty: all ranks begin anew, from the newest
     checkpoint."""
     store: str = ""
     """`host:port` where rank 0 is met; empty until it is known."""
+
+    def settings(self, told: TrainingSpec) -> TrainingSpec:
+        """Return a rank's settings with what must be alike on all of them; machines may be told by different plans."""
+        return told.model_copy(update={"layout": self.layout, "micro_batch_tokens": self.pass_tokens})
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""How much GPU memory rollout and training take: largest batch of a replica, largest micro-batch of a rank.
+"""How much GPU memory rollout and training take: largest batch of a replica, largest pass of a rank.
 
 Sources: KV cache and weights follow from the model's published shape. Training states as AReaL keeps them
 (arXiv 2505.24298: half-precision weights, fp32 gradients, Adam): 2 + 4 + 4 + 4 + 4 bytes per parameter. Activations as
@@ -9,8 +9,6 @@ through again with its gradient.
 
 What is known to fit and to run out, and how this judges it: benchmarks/estimator_error.py.
 """
-
-from bisect import bisect_right
 
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.gpu import GpuSpec
@@ -31,17 +29,23 @@ engine of four (vllm-project/vllm#16570), more channels in a gang. Llama-3-8B ru
 KV_HEADROOM = 1.2
 """Running samples are not all at their mean length at once; without room the engine retracts them."""
 STATE_BYTES_PER_PARAM = 18.0
+_REFERENCE_BYTES_PER_PARAM = 4.0
+"""A reference is kept in fp32, as the trained weights are."""
+PASS_TOKENS_PLANNED = (2048, 4096, 8192, 16384, 32768)
+"""Sizes of passes that plans weigh. Large ones gather weights less often; but all ranks wait for the fullest one, and
+large passes are less alike."""
 _INPUT_BYTES_PER_UNIT = 2.0
-"""Per token and hidden unit of a layer: what checkpointing keeps, whole on every rank."""
+"""Per token and hidden unit of a layer in bf16: what checkpointing keeps, whole on every rank."""
 _WHOLE_BYTES_PER_UNIT, _CUT_BYTES_PER_UNIT = 10.0, 24.0
 """The same for all that a layer's backward pass needs: norms, inputs and residuals; and what lies between the two
 halves of a product, of which each rank of tensor parallelism has its part."""
-_LOGIT_BYTES = 12.0
-"""Per vocabulary entry and token: bf16 logits, their fp32 log-probabilities, and a gradient of each."""
+_FP32_BYTES = 4.0
+"""Per vocabulary entry and token come logits, their fp32 log-probabilities, and a gradient of each."""
 _LOGIT_CHUNK_TOKENS = 4096
 """The loss is taken over at most this many positions at a time."""
 _GRADIENT_BYTES = 4.0
 """Per parameter of the unit at work: its whole gradient in bf16, and the copy that is scattered."""
+_BF16_BYTES = 2.0
 _PREFETCHED_UNITS = 2
 """Layers that FSDP holds whole: the one at work and the next."""
 
@@ -66,56 +70,67 @@ def largest_batch(workload: Workload, gpu: GpuSpec, tp: int) -> int:
     model = workload.model
     room = usable_bytes(gpu) - model.weight_bytes / tp
     tokens = room / kv_bytes_per_gpu(model, tp)
-    longest = workload.prompt_tokens + workload.max_response_tokens
-    if tokens < longest:
+    if tokens < workload.longest_tokens:
         return 0
     return max(1, int(tokens / (workload.mean_context * KV_HEADROOM)))
 
 
-def training_bytes(workload: Workload, formation: Formation, micro_batch: int) -> float:
-    """Return bytes on one rank of a formation that holds `micro_batch` samples, one of them the longest."""
+def training_bytes(workload: Workload, formation: Formation, tokens: float) -> float:
+    """Return bytes on one rank of a formation in a pass of `tokens`, padding included."""
     model = workload.model
-    longest = workload.prompt_tokens + workload.max_response_tokens
-    tokens = longest + (micro_batch - 1) * workload.tokens_per_sample
     kept_per_unit = _INPUT_BYTES_PER_UNIT if workload.activation_recompute else _layer_bytes_per_unit(formation)
-    kept = tokens * model.hidden * kept_per_unit * model.layers
+    kept = tokens * model.hidden * kept_per_unit * _width(workload) * model.layers
     peak = max(_loss_bytes(workload, formation, tokens), _layer_bytes(workload, formation, tokens))
-    return _state_bytes(model, formation) + kept + peak
+    return _state_bytes(workload, formation) + kept + peak
 
 
-def _state_bytes(model: ModelSpec, formation: Formation) -> float:
-    """Return bytes of weights, gradients and moments."""
-    return STATE_BYTES_PER_PARAM * params_to_share(model, formation.tensor) / formation.shards
+def pass_sizes(workload: Workload, gpu: GpuSpec, formation: Formation) -> tuple[int, ...]:
+    """Return tokens that passes of a rank may have: the user's number, else what plans weigh, as far as it fits.
+
+    A sample that is longer is a pass of its own, so room for the longest is always needed.
+    """
+    usable, asked = usable_training_bytes(gpu), workload.micro_batch_tokens
+    return tuple(
+        tokens
+        for tokens in (PASS_TOKENS_PLANNED if asked is None else (asked,))
+        if training_bytes(workload, formation, max(tokens, workload.longest_tokens)) <= usable
+    )
+
+
+def _width(workload: Workload) -> float:
+    """Return how many times as wide as bf16 the trainer computes."""
+    return workload.published_bytes_per_param / _BF16_BYTES
+
+
+def _state_bytes(workload: Workload, formation: Formation) -> float:
+    """Return bytes of weights, gradients and moments, and of a reference, whose embeddings and head stay whole."""
+    model = workload.model
+    own = params_to_share(model, formation.tensor) / formation.shards
+    if not workload.keeps_reference:
+        return STATE_BYTES_PER_PARAM * own
+    outside = model.params - model.layers * layer_params(model)
+    whole = workload.published_bytes_per_param * outside if formation.shards > 1 else 0.0
+    return (STATE_BYTES_PER_PARAM + _REFERENCE_BYTES_PER_PARAM) * own + whole
 
 
 def _loss_bytes(workload: Workload, formation: Formation, tokens: float) -> float:
     """Return bytes that the head and the loss take at their peak; who shares no state gathers and scatters nothing."""
-    model = workload.model
-    logits = min(tokens, _LOGIT_CHUNK_TOKENS) * model.vocab * _LOGIT_BYTES
-    gathered = (model.bytes_per_param + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
+    model, wide = workload.model, workload.published_bytes_per_param
+    logits = min(tokens, _LOGIT_CHUNK_TOKENS) * model.vocab * 2 * (wide + _FP32_BYTES)
+    gathered = (wide + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
     return logits + gathered * model.vocab * model.hidden
 
 
 def _layer_bytes(workload: Workload, formation: Formation, tokens: float) -> float:
     """Return bytes that the backward pass of one layer takes at its peak, its recomputed activations included."""
-    model = workload.model
-    working = _layer_bytes_per_unit(formation) if workload.activation_recompute else 0.0
-    gathered = (_PREFETCHED_UNITS * model.bytes_per_param + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
+    model, wide = workload.model, workload.published_bytes_per_param
+    working = _layer_bytes_per_unit(formation) * _width(workload) if workload.activation_recompute else 0.0
+    gathered = (_PREFETCHED_UNITS * wide + _GRADIENT_BYTES) if formation.shards > 1 else 0.0
     return tokens * model.hidden * working + gathered * layer_params(model) / formation.tensor
 
 
 def _layer_bytes_per_unit(formation: Formation) -> float:
     return _WHOLE_BYTES_PER_UNIT + _CUT_BYTES_PER_UNIT / formation.tensor
-
-
-def largest_micro_batch(workload: Workload, gpu: GpuSpec, formation: Formation, limit: int) -> int:
-    """Return the most samples per forward pass that fit one rank, at most `limit`; 0 when not even one fits."""
-    usable = usable_training_bytes(gpu)
-    if training_bytes(workload, formation, limit) <= usable:
-        return limit
-    return bisect_right(
-        range(1, limit + 1), usable, key=lambda micro_batch: training_bytes(workload, formation, micro_batch)
-    )
 
 
 def params_to_share(model: ModelSpec, tensor: int) -> float:

@@ -2,10 +2,10 @@
 
 Of k ranks in a ring each sends (k - 1) / k of what is gathered or scattered, and twice that of what is summed for all.
 
-`fsdp`: every pass gathers the weights (forward, backward, pi_prox) and scatters fp32 gradients in one ring over all
-ranks, as fast as its slowest link. `hsdp`: the same inside a machine, at its own link; machines sum their shards of the
-gradients once per update. `tp`: the same as `fsdp` over machines, each rank with its part of the layers; and inside a
-machine every layer sums activations, which nothing hides.
+`fsdp`: every pass gathers the weights (forward, backward, for pi_prox and of a reference) and scatters fp32 gradients
+in one ring over all ranks, as fast as its slowest link. `hsdp`: the same inside a machine, at its own link; machines
+sum their shards of the gradients once per update. `tp`: the same as `fsdp` over machines, each rank with its part of
+the layers; and inside a machine every layer sums activations, which nothing hides.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.load import Load
 from hexcloud.estimate.memory import params_to_share
 
 HIDDEN_SHARE = 0.8
@@ -51,16 +52,14 @@ class Wires:
 class Work:
     """What the fullest rank does in a step."""
 
-    samples: int
-    passes: int
-    """Micro-batches."""
+    load: Load
     compute_s: float
 
 
 def exposed_s(wires: Wires, work: Work, workload: Workload) -> float:
     """Return seconds of a step in which ranks wait for bytes."""
     formation, model = wires.formation, workload.model
-    per_param = model.bytes_per_param * (2 + int(workload.recompute_prox)) + _GRADIENT_BYTES
+    per_param = workload.published_bytes_per_param * (2 + workload.extra_forwards) + _GRADIENT_BYTES
     if formation.kind is LayoutKind.HSDP:
         inside_s = _ring_s(formation.ranks, model.params * per_param, wires.link_gb_per_s)
         return _left(work, inside_s) + _summed_s(wires, work, workload)
@@ -73,7 +72,7 @@ def exposed_s(wires: Wires, work: Work, workload: Workload) -> float:
 
 def _left(work: Work, pass_s: float) -> float:
     """Return what is left of what every pass sends when compute hides what it can."""
-    return max(0.0, work.passes * pass_s - HIDDEN_SHARE * work.compute_s)
+    return max(0.0, work.load.passes * pass_s - HIDDEN_SHARE * work.compute_s)
 
 
 def _summed_s(wires: Wires, work: Work, workload: Workload) -> float:
@@ -81,16 +80,16 @@ def _summed_s(wires: Wires, work: Work, workload: Workload) -> float:
     formation, model = wires.formation, workload.model
     shard_bytes = _GRADIENT_BYTES * model.params / formation.shards
     sum_s = 2.0 * _ring_s(formation.machines, shard_bytes, wires.share_gb_per_s)
-    backward = 2 + int(workload.activation_recompute)
-    pass_s = work.compute_s / work.passes * backward / (backward + 1 + int(workload.recompute_prox))
-    return min(workload.minibatches, work.passes) * max(0.0, sum_s - HIDDEN_SHARE * pass_s)
+    backward = 2 + workload.activation_recompute
+    pass_s = work.compute_s / work.load.passes * backward / (backward + 1 + workload.extra_forwards)
+    return work.load.updates * max(0.0, sum_s - HIDDEN_SHARE * pass_s)
 
 
 def _activations_s(wires: Wires, work: Work, workload: Workload) -> float:
     model, tensor = workload.model, wires.formation.tensor
-    forwards = 1 + int(workload.activation_recompute) + int(workload.recompute_prox)
+    forwards = 1 + workload.activation_recompute + workload.extra_forwards
     sums = model.layers * (_SUMS_FORWARD * forwards + _SUMS_BACKWARD)
-    activation_bytes = work.samples * workload.tokens_per_sample * model.hidden * model.bytes_per_param
+    activation_bytes = work.load.tokens * model.hidden * workload.published_bytes_per_param
     return 2.0 * sums * _ring_s(tensor, activation_bytes, wires.link_gb_per_s)
 
 

@@ -20,7 +20,7 @@ from hexcloud.domain.policy import Policy
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate import rollout, training
-from hexcloud.estimate.memory import largest_batch, largest_micro_batch
+from hexcloud.estimate.memory import largest_batch, pass_sizes
 from hexcloud.estimate.rollout import Replica
 from hexcloud.estimate.training import Gang
 from hexcloud.planner.kinds import Crew, Kinds, Ladder
@@ -28,7 +28,6 @@ from hexcloud.planner.kinds import Crew, Kinds, Ladder
 MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 MAX_TP = 8
-MAX_MICRO_BATCH = 16
 LARGEST_GANG = 64
 """Machines."""
 _NOBODY = OfferId("")
@@ -133,28 +132,31 @@ class _Shop:
                 yield TrainerColumn(
                     offer_id=_NOBODY,
                     nodes=nodes,
-                    layout=Layout(kind=gang.layout.value, ranks=gang.formation.size, micro_batch=gang.micro_batch),
+                    layout=Layout(kind=gang.layout.value, ranks=gang.formation.size, pass_tokens=gang.pass_tokens),
                     samples_per_s=self._workload.samples_per_step / step_s,
                     step_s=step_s,
                 )
 
     def _gang(self, offer: Offer, formation: Formation) -> tuple[float, Gang] | None:
-        """Return step time and gang with the largest micro-batch that fits, or None when not one sample fits a rank."""
+        """Return step time and gang in its fastest passes, or None when none fits a rank, or there are not even samples
+        for all."""
         workload, single = self._workload, self._single(offer.gpu)
-        share = min(MAX_MICRO_BATCH, workload.samples_per_step // formation.data_ranks)
-        fitting = largest_micro_batch(workload, single.gpu, formation, share) if share >= 1 else 0
-        if fitting < 1:
+        if workload.samples_per_step < formation.data_ranks:
             return None
-        gang = Gang(
-            gpu=single.gpu,
-            efficiency=single.efficiency,
-            nodes=formation.machines,
-            gpus_per_node=formation.ranks,
-            network_gb_per_s=offer.network_gb_per_s,
-            micro_batch=fitting,
-            layout=formation.kind,
+        gangs = (
+            Gang(
+                gpu=single.gpu,
+                efficiency=single.efficiency,
+                nodes=formation.machines,
+                gpus_per_node=formation.ranks,
+                network_gb_per_s=offer.network_gb_per_s,
+                pass_tokens=tokens,
+                layout=formation.kind,
+            )
+            for tokens in pass_sizes(workload, single.gpu, formation)
         )
-        return training.step_s(gang, workload), gang
+        timed = ((training.step_s(gang, workload), gang) for gang in gangs)
+        return min(timed, key=lambda one: one[0], default=None)
 
 
 class _Speed(NamedTuple):
@@ -188,8 +190,13 @@ def _legal_tp(offer: Offer, workload: Workload) -> list[int]:
 
 
 def _legal_formations(offer: Offer, nodes: int, workload: Workload) -> Iterator[Formation]:
-    """Yield a gang's formations that differ from each other: tensor parallelism, too, divides heads and machine."""
-    model, gpus = workload.model, offer.gpu_count
+    """Yield a gang's formations that differ from each other: tensor parallelism, too, divides heads and machine.
+
+    The user's number of ranks needs as many GPUs.
+    """
+    model, gpus = workload.model, workload.trainer_ranks or offer.gpu_count
+    if gpus > offer.gpu_count:
+        return
     for kind in workload.layouts:
         is_tp = kind is LayoutKind.TP
         if is_tp and any(count % gpus for count in (model.heads, model.kv_heads, model.intermediate)):

@@ -203,7 +203,9 @@ class _Bench:
         offer = self.problem.offers.get(move.gang[0].offer_id)
         if offer is None or not self.case.can_resize or not is_resize(slots, move.gang):
             return self.case.market.calibration.restart_s
-        return resize_s(self.case.workload.model, forecast_gb_per_s(offer, offer, self.case.market.network))
+        before, after = (next(slot.trainer for slot in gang if slot.trainer) for gang in (slots, move.gang))
+        gb_per_s = forecast_gb_per_s(offer, offer, self.case.market.network)
+        return resize_s(self.case.workload.model, before.formation, after.formation, gb_per_s)
 
     def _verdict(self, kind: MoveKind, move: Move, slots: tuple[Slot, ...]) -> Verdict:
         return Verdict(

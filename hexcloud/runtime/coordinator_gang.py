@@ -38,8 +38,9 @@ class TrainerGang:
         if self._world is not None:
             self._decide(self._world, staying)
         elif len(staying) >= self._spec.gang:
-            layout = self._spec.training.layout or LayoutKind.FSDP
-            self._world = World(nodes=staying, ranks=self._spec.ranks, layout=layout)
+            training = self._spec.training
+            layout, pass_tokens = training.layout or LayoutKind.FSDP, training.pass_tokens
+            self._world = World(nodes=staying, ranks=self._spec.ranks, layout=layout, pass_tokens=pass_tokens)
         return self._world
 
     def meet(self, told: Rendezvous) -> bool:
@@ -103,15 +104,16 @@ class TrainerGang:
         # Rank 0 lives on through a live change, and so does the place where it is met.
         store = self._world.store if before else ""
         changes = {"generation": self._world.generation + 1, "nodes": nodes, "before": before, "store": store}
-        self._world = self._world.model_copy(update={**changes, "layout": self._layout(len(nodes))})
+        model = self._model(len(nodes))
+        shape = {"layout": model.layout, "pass_tokens": model.pass_tokens}
+        self._world = self._world.model_copy(update={**changes, **shape})
         self._is_begun = False
 
-    def _layout(self, machines: int) -> LayoutKind:
-        """Return the planned layout for another size than the last, if it fits; else the one that there is.
+    def _model(self, machines: int) -> World | GangPlan:
+        """Return as what so many machines are laid out: as planned if they are another number than before, and enough.
 
         A gang grows in the layout that it has until it is as large as planned, and shrinks in the planned one.
         """
         stood, planned = self._formed or self._world, self.planned
         assert stood is not None
-        is_new = planned is not None and len(stood.nodes) != machines >= planned.machines
-        return planned.layout if planned is not None and is_new else stood.layout
+        return planned if planned is not None and len(stood.nodes) != machines >= planned.machines else stood

@@ -254,7 +254,7 @@ class Crew:
 
     def _build(self, config: dict[str, object]) -> None:
         ranks = self._ranks
-        settings = self._seat.spec.training.model_copy(update={"layout": self.world.layout})
+        settings = self.world.settings(self._seat.spec.training)
         self._state = TrainingState(Form(config, settings, ranks.device), ranks.mesh)
         self._step = TrainingStep(self._state, ranks, settings)
         self._whole = WholeModel(is_wanted=ranks.rank == 0)

@@ -1,4 +1,4 @@
-"""Packs: samples laid side by side into rows of a forward pass, under a budget of tokens. No sample sees another.
+"""Packs: samples laid side by side into rows of a forward pass (domain/packing). No sample sees another.
 
 A pack is a rectangle. Long samples open its rows and shorter ones fill what is left; a mask keeps them apart and each
 counts its positions from 0, so every token gets the logprob it would get alone.
@@ -12,15 +12,9 @@ from itertools import chain
 import numpy as np
 import torch
 
+from hexcloud.domain.packing import width_of
 from hexcloud.domain.sample import Sample
 from hexcloud.runtime.loss import Tokens
-
-LEAST_WIDTH = 64
-"""Tokens of a row at least: short samples fill a row with less waste when several share it (measured: 95 % of a row of
-64 is used where 80 % of one of 19 are, at 0.8 times the time)."""
-
-WIDEST_SHARED = 4096
-"""Tokens of a row up to which samples share it: the mask that keeps them apart has a byte for each pair of tokens."""
 
 
 @dataclass(frozen=True)
@@ -51,53 +45,10 @@ class Pack:
     tokens: Tokens
 
 
-def deal(samples: Sequence[Graded], ranks: int) -> list[list[Graded]]:
-    """Give each sample, longest first, to the rank with the fewest tokens so far."""
-    hands: list[list[Graded]] = [[] for _ in range(ranks)]
-    loads = [0] * ranks
-    for one in sorted(samples, key=lambda one: -one.length):
-        rank = loads.index(min(loads))
-        hands[rank].append(one)
-        loads[rank] += one.length
-    return hands
-
-
-def layouts(samples: Sequence[Graded], most_tokens: int) -> list[list[list[Graded]]]:
-    """Return passes as lists of rows as lists of samples, widest pass first.
-
-    A row is as wide as its pass's longest sample, or LEAST_WIDTH; one over half as long opens a row, others fill rows.
-    """
-    left = sorted(samples, key=lambda one: -one.length)
-    passes = []
-    while left:
-        width = max(left[0].length, LEAST_WIDTH)
-        rows, left = _fill(left, width, max(1, most_tokens // width))
-        passes.append(rows)
-    return passes
-
-
-def _fill(samples: list[Graded], width: int, most_rows: int) -> tuple[list[list[Graded]], list[Graded]]:
-    """Return the rows of one pass, and the samples that go into later ones."""
-    rows: list[list[Graded]] = []
-    free: list[int] = []
-    left = []
-    for one in samples:
-        row = next((index for index, room in enumerate(free) if room >= one.length), None)
-        if row is not None:
-            rows[row].append(one)
-            free[row] -= one.length
-        elif len(rows) < most_rows and (2 * one.length > width or width == LEAST_WIDTH):
-            rows.append([one])
-            free.append(width - one.length if width <= WIDEST_SHARED else 0)
-        else:
-            left.append(one)
-    return rows, left
-
-
 def make_pack(rows: Sequence[Sequence[Graded]], version: int, device: str = "cpu") -> Pack:
     """Lay out one pass; without samples it is one that moves nothing. `version` is that of the step's start."""
     samples = [one.sample for row in rows for one in row]
-    width = max((sum(one.length for one in row) for row in rows), default=1)
+    width = width_of(rows)
     starts, lengths, owners = _spans(rows, width)
     slots, places = _spread(starts, lengths)
     responses = np.array([len(sample.tokens) for sample in samples], dtype=np.int64)

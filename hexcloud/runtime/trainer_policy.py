@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from hexcloud.domain.errors import EngineError
@@ -25,6 +26,10 @@ from hexcloud.runtime.trainer_pack import Pack
 
 class Policy(nn.Module):
     """Tells what a pack's response tokens are worth to the model."""
+
+    head_tokens = 4096
+    """Logits are there for at most so many tokens at a time, as plans count them; for more they are computed again in
+    the backward pass."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
@@ -40,11 +45,21 @@ class Policy(nn.Module):
         it two passes over tokens times vocabulary are saved."""
         hidden = self.model.base_model(
             input_ids=pack.ids, position_ids=pack.positions, attention_mask=pack.mask, use_cache=False
-        ).last_hidden_state
-        logits: torch.Tensor = self.model.get_output_embeddings()(hidden.flatten(0, 1)[pack.places])
+        ).last_hidden_state.flatten(0, 1)[pack.places]
+        if len(hidden) <= self.head_tokens:
+            return self._told(hidden, pack.targets, with_entropy)
+        parts = zip(torch.split(hidden, self.head_tokens), torch.split(pack.targets, self.head_tokens), strict=True)
+        told = [checkpoint(self._told, *part, with_entropy, use_reentrant=False) for part in parts]
+        logprobs = torch.cat([one for one, _ in told])
+        return logprobs, torch.cat([one for _, one in told]) if with_entropy else None
+
+    def _told(
+        self, hidden: torch.Tensor, targets: torch.Tensor, with_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden)
         every = logits.float().log_softmax(-1)
         # A sum over one column: FSDP2 wants no view.
-        return every.gather(1, pack.targets[:, None]).sum(1), _entropy(every) if with_entropy else None
+        return every.gather(1, targets[:, None]).sum(1), _entropy(every) if with_entropy else None
 
 
 @torch.no_grad()

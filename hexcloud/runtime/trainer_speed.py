@@ -16,11 +16,7 @@ def mfu(tokens_per_s: float, parameters: int, ranks: int, spec: NodeSpec) -> flo
 
 
 def flops_per_token(parameters: int, spec: NodeSpec) -> float:
-    """Return FLOPs of a trained token: forward, backward, and the forward passes of other policies that a loss needs.
-
-    The first minibatch needs none for the policy at the step's start: it is that policy.
-    """
+    """Return FLOPs of a trained token: forward, backward, and forward passes of other policies that a loss needs."""
     training = spec.training
-    prox = (1 - 1 / training.minibatches) if training.recomputes_prox else 0.0
-    extra = _FLOPS_FORWARD * (prox + bool(training.kl_weight))
+    extra = _FLOPS_FORWARD * (training.prox_share + bool(training.kl_weight))
     return parameters * (_FLOPS_FORWARD_BACKWARD + extra)

@@ -13,10 +13,11 @@ import structlog
 import torch
 
 from hexcloud.domain.metrics import StepNumbers
+from hexcloud.domain.packing import deal, layouts, split
 from hexcloud.domain.sample import Group
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.loss import TALLIES, group_advantages, policy_loss
-from hexcloud.runtime.trainer_pack import Graded, Pack, deal, layouts, make_pack
+from hexcloud.runtime.trainer_pack import Graded, Pack, make_pack
 from hexcloud.runtime.trainer_policy import Policy, only_last_syncs
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.runtime.trainer_state import TrainingState
@@ -60,7 +61,7 @@ class TrainingStep:
             return numbers
         rng.shuffle(graded)
         rate = self._set_learning_rate(moment)
-        parts = _split(graded, self._settings.minibatches)
+        parts = split(graded, self._settings.minibatches)
         packed = self._tell_apart([self._packs(part, moment.version) for part in parts])
         done = [outcome for part, packs in zip(parts, packed, strict=True) if (outcome := self._minibatch(part, packs))]
         if len(done) < len(parts):
@@ -71,7 +72,7 @@ class TrainingStep:
 
     def _packs(self, samples: Sequence[Graded], version: int) -> list[Pack]:
         """Return this rank's passes. All ranks have equally many, as each pass is one of all: some may be empty."""
-        passes = [layouts(hand, self._settings.micro_batch_tokens) for hand in deal(samples, self._ranks.data_ranks)]
+        passes = [layouts(hand, self._settings.pass_tokens) for hand in deal(samples, self._ranks.data_ranks)]
         own, most = passes[self._ranks.data_rank], max(map(len, passes))
         return [make_pack(rows, version, self._ranks.device) for rows in [*own, *[[]] * (most - len(own))]]
 
@@ -143,11 +144,6 @@ def _grade(group: Group) -> list[Graded]:
     """Pair samples with their advantages; a group in which all earned the same has nothing to teach."""
     advantages = group_advantages([sample.reward for sample in group.samples])
     return [Graded(*pair) for pair in zip(group.samples, advantages, strict=True)] if any(advantages) else []
-
-
-def _split(graded: list[Graded], minibatches: int) -> list[list[Graded]]:
-    size = -(-len(graded) // min(minibatches, len(graded)))
-    return [graded[start : start + size] for start in range(0, len(graded), size)]
 
 
 def _mean(values: list[float]) -> float:

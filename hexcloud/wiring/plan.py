@@ -47,11 +47,14 @@ class PlanInput:
 
 
 def workload_of(spec: RunSpec) -> Workload:
-    """Return the RL job of a run. Raises ConfigError for an unknown model or task, or a batch of broken groups."""
+    """Return the RL job of a run on real machines, whoever emulates them.
+
+    Raises ConfigError for an unknown model or task, or a batch of broken groups.
+    """
     from hexcloud.adapters.files import find_model
 
     require_task(spec.task)
-    model = find_model(spec.model)
+    model, training = find_model(spec.model), spec.training
     if spec.batch % spec.group:
         raise ConfigError(f"batch: {spec.batch} is not a multiple of group {spec.group}")
     return Workload(
@@ -62,10 +65,14 @@ def workload_of(spec: RunSpec) -> Workload:
         samples_per_step=spec.batch,
         group_size=spec.group,
         eta=spec.eta,
-        minibatches=spec.training.minibatches,
+        prox_share=training.prox_share,
+        keeps_reference=training.kl_weight > 0,
+        activation_recompute=training.activation_checkpointing is not False,
+        minibatches=training.minibatches,
+        micro_batch_tokens=training.micro_batch_tokens,
+        trainer_ranks=training.ranks,
         layouts=layouts_of(spec, model),
-        # A plan is for real machines, whoever emulates them.
-        published_bytes_per_param=(spec.training.precision or Precision.BF16).bytes_per_value,
+        published_bytes_per_param=(training.precision or Precision.BF16).bytes_per_value,
     )
 
 

@@ -39,7 +39,7 @@ def test_stdout_is_json_and_nothing_else() -> None:
     assert answer["lower_bound_usd_per_hour"] <= answer["cost_usd_per_hour"]
     assert answer["throughput_tokens_per_s"] >= answer["target_tokens_per_s"] == 10_000
     assert {row["role"] for row in answer["allocation"]} == {"trainer", "rollout"}
-    assert set(answer["trainer_layout"]) == {"kind", "ranks", "micro_batch"}
+    assert set(answer["trainer_layout"]) == {"kind", "ranks", "pass_tokens"}
     assert all(set(row) == LINE_KEYS for row in answer["allocation"])
     assert all(set(row) == {"name", "usd_per_hour", "reason"} for row in answer["baselines"])
     assert all(set(row) == {"reason", "count"} for row in answer["rejected"])

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from hexcloud.controller.commands import COORDINATOR_PORT, command_for, emulate, node_spec
+from hexcloud.controller.commands import COORDINATOR_PORT, command_for, emulate, node_spec, planned_gang
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
@@ -12,7 +12,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.plan import ExecutionPlan, Role, Slot
 from hexcloud.domain.policy import Policy
-from hexcloud.domain.training import LayoutKind
+from hexcloud.domain.training import PASS_TOKENS, LayoutKind
 from hexcloud.planner.distance import scope_between
 from hexcloud.simulator.simulation import Simulation
 
@@ -187,3 +187,29 @@ def test_the_trainer_is_told_the_planned_layout_unless_the_user_names_one(
     node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
     training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
     assert (training.layout, training.precision) == (told, run.spec.precision)
+
+
+def test_a_rented_trainer_makes_the_planned_passes_unless_the_user_says_how_large(
+    started: Simulation, ports_of: Callable[[Simulation], Ports]
+) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    plan = plan_of(seen)
+    slot = first(plan, Role.TRAINER)
+    node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
+    assert slot.trainer is not None
+
+    def told(provider: str, **fields: object) -> tuple[int, bool | None, int | None]:
+        settings = seen.run.spec.training.model_copy(update=fields)
+        spec = seen.run.spec.model_copy(update={"training": settings, "provider": provider})
+        run = seen.run.model_copy(update={"spec": spec})
+        training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
+        gang = planned_gang(plan.placement, run)
+        return training.pass_tokens, training.activation_checkpointing, gang and gang.pass_tokens
+
+    planned = slot.trainer.layout.pass_tokens
+    assert planned != PASS_TOKENS
+    assert told("skypilot") == (planned, True, planned)
+    asked = {"micro_batch_tokens": 512, "activation_checkpointing": False}
+    assert told("skypilot", **asked) == (512, False, 512)
+    assert told("local") == (PASS_TOKENS, False, PASS_TOKENS), "an emulated machine has another's memory"
+    assert told("local", **asked) == (512, False, 512)

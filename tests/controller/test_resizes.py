@@ -204,7 +204,9 @@ def test_a_member_has_time_to_hand_on_its_share_whatever_that_takes(controller_o
     moving_s = resize_s(whole.run.workload.model, forecast_gb_per_s(offer, offer, market.network))
     accepted = whole.store.plan(whole.run.id)
     assert accepted is not None and moving_s > POLL_S + 1.0
-    sim = simulation(replace(HABITS, stop_s=0.1, resize_s=60.0 + accepted[0].forecast.step_s + moving_s - 0.5))
+    # The coordinator looks at its gang again within a turn.
+    last_s = 60.0 + accepted[0].forecast.step_s + moving_s - POLL_S
+    sim = simulation(replace(HABITS, stop_s=0.1, resize_s=last_s))
     until(sim, controller_of(sim), END_S)
     assert len(standing(sim)) == 2 and sim.cloud.training.epoch == 0
 

@@ -10,9 +10,10 @@ from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import (
     GIB,
+    PASS_TOKENS_PLANNED,
     kv_bytes_per_gpu,
     largest_batch,
-    largest_micro_batch,
+    pass_sizes,
     training_bytes,
     usable_bytes,
     usable_training_bytes,
@@ -55,31 +56,54 @@ def test_kv_cache_is_split_over_kv_heads_only(models: dict[str, ModelSpec]) -> N
 
 
 def test_7b_needs_more_than_one_80_gib_gpu_to_train(workload: Workload, h800: GpuSpec) -> None:
-    assert largest_micro_batch(workload, h800, Formation.flat(1), 16) == 0
-    assert largest_micro_batch(workload, h800, Formation.flat(8), 16) >= 4
+    assert pass_sizes(workload, h800, Formation.flat(1)) == ()
+    assert pass_sizes(workload, h800, Formation.flat(8))[-1] >= 8192
 
 
-@given(ranks=st.integers(1, 64), limit=st.integers(1, 64), most_tokens=st.sampled_from([512, 2048, 8192]))
-def test_micro_batch_fits_and_one_more_would_not(
-    workload: Workload, h800: GpuSpec, ranks: int, limit: int, most_tokens: int
+@given(ranks=st.integers(1, 64), gib=st.floats(16, 100), recompute=st.booleans())
+def test_a_plan_weighs_all_passes_that_fit_with_the_longest_sample(
+    workload: Workload, h800: GpuSpec, ranks: int, gib: float, recompute: bool
 ) -> None:
-    workload = workload.model_copy(update={"max_response_tokens": most_tokens, "response_tokens": 400.0})
-    found = largest_micro_batch(workload, h800, Formation.flat(ranks), limit)
-    if found > 0:
-        assert training_bytes(workload, Formation.flat(ranks), found) <= usable_training_bytes(h800)
-    if found < limit:
-        assert training_bytes(workload, Formation.flat(ranks), found + 1) > usable_training_bytes(h800)
+    job, gpu = workload.model_copy(update={"activation_recompute": recompute}), small_gpu(h800, gib)
+    found = pass_sizes(job, gpu, Formation.flat(ranks))
+    for tokens in PASS_TOKENS_PLANNED:
+        needed = training_bytes(job, Formation.flat(ranks), max(tokens, job.longest_tokens))
+        assert (tokens in found) == (needed <= usable_training_bytes(gpu))
+
+
+def test_the_users_passes_fit_or_nothing_does(workload: Workload, h800: GpuSpec) -> None:
+    for asked, found in ((10_000, (10_000,)), (10_000_000, ())):
+        job = workload.model_copy(update={"micro_batch_tokens": asked})
+        assert pass_sizes(job, h800, Formation.flat(8)) == found
+
+
+def test_a_reference_takes_its_share_and_its_embeddings_and_head(workload: Workload) -> None:
+    asked, params = workload.model_copy(update={"keeps_reference": True}), workload.model.params
+    more = [
+        training_bytes(asked, Formation.flat(ranks), 8192) - training_bytes(workload, Formation.flat(ranks), 8192)
+        for ranks in (1, 8)
+    ]
+    assert more == pytest.approx([4 * params, 4 * params / 8 + 2 * 2 * workload.model.vocab * workload.model.hidden])
+
+
+def test_fp32_activations_take_twice_the_room(workload: Workload) -> None:
+    wide = workload.model_copy(update={"published_bytes_per_param": 4})
+    grown, grown_more = (
+        training_bytes(job, Formation.flat(64), 200_000) - training_bytes(job, Formation.flat(64), 100_000)
+        for job in (workload, wide)
+    )
+    assert grown_more == pytest.approx(2 * grown)
 
 
 def test_states_take_18_bytes_a_parameter_over_all_ranks(workload: Workload) -> None:
-    difference = training_bytes(workload, Formation.flat(8), 1) - training_bytes(workload, Formation.flat(16), 1)
+    difference = training_bytes(workload, Formation.flat(8), 8192) - training_bytes(workload, Formation.flat(16), 8192)
     assert difference == pytest.approx(18 * workload.model.params / 16)
 
 
 def test_checkpointing_saves_most_of_the_activations(workload: Workload) -> None:
     kept = workload.model_copy(update={"activation_recompute": False})
     grown, grown_less = (
-        training_bytes(job, Formation.flat(64), 16) - training_bytes(job, Formation.flat(64), 8)
+        training_bytes(job, Formation.flat(64), 32768) - training_bytes(job, Formation.flat(64), 16384)
         for job in (kept, workload)
     )
     assert grown > 5 * grown_less
@@ -90,8 +114,8 @@ def test_a_unit_at_work_is_gathered_whole_and_its_gradient_too(
 ) -> None:
     """On one rank nothing is gathered: states alone differ otherwise."""
     states = 18 * workload.model.params
-    alone = training_bytes(workload, Formation.flat(1), 1) - states
-    shared = training_bytes(workload, Formation.flat(2), 1) - states / 2
+    alone = training_bytes(workload, Formation.flat(1), 8192) - states
+    shared = training_bytes(workload, Formation.flat(2), 8192) - states / 2
     head = workload.model.vocab * workload.model.hidden
     assert shared - alone == pytest.approx(6 * head)
 
@@ -101,22 +125,23 @@ def test_llama_8b_runs_out_of_eight_24_gb_gpus(h800: GpuSpec, gib: float, fits: 
     """hiyouga/LlamaFactory#5977: full fine-tuning at 1,024 tokens, fully sharded, one sample a rank."""
     llama = load_models()["Llama-3.1-8B"]
     job = Workload(model=llama, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
-    assert (largest_micro_batch(job, small_gpu(h800, gib), Formation.flat(8), 1) == 1) == fits
+    assert (training_bytes(job, Formation.flat(8), 1024) <= usable_training_bytes(small_gpu(h800, gib))) == fits
 
 
 def test_qwen_32b_runs_out_of_eight_80_gb_gpus(h800: GpuSpec) -> None:
     """hiyouga/LlamaFactory#6999 and simplescaling/s1#13; sixteen are enough."""
     qwen = load_models()["Qwen2.5-32B"]
     job = Workload(model=qwen, prompt_tokens=1, response_tokens=1023, max_response_tokens=1023, response_cv=0)
-    assert [largest_micro_batch(job, h800, Formation.flat(ranks), 1) for ranks in (8, 16)] == [0, 1]
+    eight, sixteen = (training_bytes(job, Formation.flat(ranks), 1024) for ranks in (8, 16))
+    assert sixteen <= usable_training_bytes(h800) < eight
 
 
-@given(machines=st.integers(1, 16), ranks=st.sampled_from([1, 2, 4, 8]), micro_batch=st.integers(1, 8))
+@given(machines=st.integers(1, 16), ranks=st.sampled_from([1, 2, 4, 8]), tokens=st.integers(1, 32768))
 def test_copies_on_every_machine_never_take_less_than_shares(
-    workload: Workload, machines: int, ranks: int, micro_batch: int
+    workload: Workload, machines: int, ranks: int, tokens: int
 ) -> None:
     flat, copied = (
-        training_bytes(workload, Formation(kind, machines, ranks), micro_batch)
+        training_bytes(workload, Formation(kind, machines, ranks), tokens)
         for kind in (LayoutKind.FSDP, LayoutKind.HSDP)
     )
     if machines == 1:
@@ -130,13 +155,13 @@ def test_copies_on_every_machine_never_take_less_than_shares(
 def test_tensor_parallelism_leaves_every_rank_the_head_and_cuts_the_work_of_a_layer(workload: Workload) -> None:
     model = workload.model
     one_more = [
-        training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many + 1)
+        training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many + 1000)
         - training_bytes(workload, Formation(LayoutKind.TP, 1, 4), many)
-        for many in (80, 160)  # enough for a layer to take more than the loss
+        for many in (160_000, 320_000)  # enough for a layer to take more than the loss
     ]
     per_unit = 2 * model.layers + 10 + 24 / 4
-    assert one_more == pytest.approx([workload.tokens_per_sample * model.hidden * per_unit] * 2)
+    assert one_more == pytest.approx([1000 * model.hidden * per_unit] * 2)
     head = 2 * model.vocab * model.hidden
     states = 18 * ((model.params - head) / 4 + head)
-    assert training_bytes(workload, Formation(LayoutKind.TP, 1, 4), 1) > states
-    assert training_bytes(workload, Formation(LayoutKind.TP, 2, 4), 1) > states / 2
+    assert training_bytes(workload, Formation(LayoutKind.TP, 1, 4), 8192) > states
+    assert training_bytes(workload, Formation(LayoutKind.TP, 2, 4), 8192) > states / 2

@@ -8,9 +8,11 @@ from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.plan import TrainerColumn
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
+from hexcloud.estimate.memory import PASS_TOKENS_PLANNED
 from hexcloud.planner.allocate import solve
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
@@ -99,6 +101,36 @@ def test_gangs_have_every_number_of_nodes_up_to_stock_and_policy(
     assert [gang.nodes for gang in columns.trainer] == [1, 2, 3, 4, 5]
     assert all(gang.layout.ranks == 8 * gang.nodes for gang in columns.trainer)
     assert all(gang.step_s == pytest.approx(256 / gang.samples_per_s) for gang in columns.trainer)
+
+
+def test_the_users_ranks_are_all_that_train_and_need_as_many_gpus(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offers = (make_offer("big8", stock=5), make_offer("big2", stock=5))
+    job = workload.model_copy(update={"trainer_ranks": 4})
+    columns, _ = build_columns(offers, make_market(*offers), job, policy)
+    assert {gang.offer_id for gang in columns.trainer} == {offers[0].id}
+    assert all(gang.layout.ranks == 4 * gang.nodes == gang.formation.size for gang in columns.trainer)
+    every, _ = build_columns(offers, make_market(*offers), workload, policy)
+    assert columns.trainer[-1].samples_per_s < every.trainer[-1].samples_per_s
+
+
+def test_a_gang_makes_the_users_passes_or_the_fastest_that_fit(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    offer = make_offer("big8", stock=2)
+
+    def gangs(tokens: int | None) -> tuple[TrainerColumn, ...]:
+        job = workload.model_copy(update={"micro_batch_tokens": tokens})
+        return build_columns((offer,), make_market(offer), job, policy)[0].trainer
+
+    free = gangs(None)
+    for tokens in PASS_TOKENS_PLANNED:
+        asked = gangs(tokens)
+        assert all(gang.layout.pass_tokens == tokens for gang in asked)
+        assert all(gang.samples_per_s <= best.samples_per_s for gang, best in zip(asked, free, strict=True))
+    assert {gang.layout.pass_tokens for gang in free} <= set(PASS_TOKENS_PLANNED)
+    assert gangs(10_000_000) == ()
 
 
 def test_spot_gangs_need_a_policy_that_wants_them(
@@ -206,7 +238,7 @@ def test_no_plan_is_lost_with_the_layouts_that_are_left_out(
 ) -> None:
     """A plan has one gang in one layout: the best of all is the best of the best with each."""
     offers = (make_offer("big4", stock=6, network_gb_per_s=12.5), make_offer("lean8", 9.0, stock=9))
-    market, wanted = make_market(*offers), policy.model_copy(update={"target_samples_per_s": 15.0})
+    market, wanted = make_market(*offers), policy.model_copy(update={"target_samples_per_s": 10.0})
 
     def usd_per_hour(*kinds: LayoutKind) -> float:
         job = workload.model_copy(update={"layouts": kinds})

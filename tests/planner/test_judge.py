@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.diff import Judgement, MoveKind
 from hexcloud.domain.fleet import FleetState, Node, NodeStatus, RunId, node_id
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import (
@@ -24,6 +25,7 @@ from hexcloud.domain.plan import (
     TrainerShare,
 )
 from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.resize import resize_s
 from hexcloud.planner.distance import forecast_gb_per_s
@@ -267,7 +269,8 @@ def test_a_gang_that_only_changes_its_size_waits_while_its_state_moves_where_it_
     link = forecast_gb_per_s(offer, offer, case.market.network)
     step = 20.0 * 32
     assert whole.disruption_usd == pytest.approx((43.0 * case.market.calibration.restart_s + step) / 3600)
-    assert resized.disruption_usd == pytest.approx((43.0 * resize_s(case.workload.model, link) + step) / 3600)
+    sizes = Formation(LayoutKind.FSDP, 2, 8), Formation(LayoutKind.FSDP, 1, 8)
+    assert resized.disruption_usd == pytest.approx((43.0 * resize_s(case.workload.model, *sizes, link) + step) / 3600)
     assert resized.disruption_usd < whole.disruption_usd / 5
 
 

@@ -197,11 +197,11 @@ def test_a_gang_grows_in_the_layout_that_it_has_until_it_is_as_large_as_planned(
 ) -> None:
     gang = gang_of(machines, 1, rollout_spec)
     form(gang)
-    gang.planned = GangPlan(machines=3, layout=LayoutKind.HSDP)
+    gang.planned = GangPlan(machines=3, layout=LayoutKind.HSDP, pass_tokens=2048)
     machines.come(B)
-    assert form(gang).layout is LayoutKind.FSDP
+    assert (form(gang).layout, form(gang).pass_tokens) == (LayoutKind.FSDP, 8192)
     machines.come(C)
-    assert form(gang).layout is LayoutKind.HSDP
+    assert (form(gang).layout, form(gang).pass_tokens) == (LayoutKind.HSDP, 2048)
 
 
 def test_a_gang_shrinks_in_the_layout_in_which_the_smaller_one_fits(machines: Machines, rollout_spec: NodeSpec) -> None:

@@ -51,6 +51,7 @@ class Story:
                 before=self.nodes[number - 1] if number else (),
                 ranks=self.ranks,
                 layout=self.layouts[number],
+                pass_tokens=(None, 128, None)[number],
             )
             for number, nodes in enumerate(self.nodes)
         )

@@ -1,17 +1,14 @@
 import random
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.packing import WIDEST_SHARED, layouts
 from hexcloud.domain.sample import Sample
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.trainer_model import pad, token_logprobs
-from hexcloud.runtime.trainer_pack import LEAST_WIDTH, WIDEST_SHARED, Graded, deal, layouts, make_pack
+from hexcloud.runtime.trainer_pack import Graded, make_pack
 from tests.runtime.training import small_model, state_of
-
-LENGTHS = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 120)), min_size=1, max_size=40)
 
 
 def graded(prompt: int, response: int, number: int = 0) -> Graded:
@@ -33,29 +30,6 @@ def graded(prompt: int, response: int, number: int = 0) -> Graded:
 
 def samples_of(lengths: list[tuple[int, int]]) -> list[Graded]:
     return [graded(*pair, number) for number, pair in enumerate(lengths)]
-
-
-@settings(deadline=None)
-@given(lengths=LENGTHS, budget=st.integers(1, 2000))
-def test_every_sample_is_in_one_pass_and_passes_keep_the_budget(lengths: list[tuple[int, int]], budget: int) -> None:
-    samples = samples_of(lengths)
-    passes = layouts(samples, budget)
-    placed = [one.advantage for rows in passes for row in rows for one in row]
-    assert sorted(placed) == sorted(one.advantage for one in samples)
-    for rows in passes:
-        width = max(sum(one.length for one in row) for row in rows)
-        assert len(rows) * width <= budget or len(rows) == 1
-        assert width <= max(LEAST_WIDTH, max(one.length for row in rows for one in row))
-
-
-@settings(deadline=None)
-@given(lengths=LENGTHS, ranks=st.integers(1, 5))
-def test_ranks_are_dealt_alike(lengths: list[tuple[int, int]], ranks: int) -> None:
-    samples = samples_of(lengths)
-    hands = deal(samples, ranks)
-    loads = [sum(one.length for one in hand) for hand in hands]
-    assert sum(loads) == sum(one.length for one in samples)
-    assert max(loads) - min(loads) <= max(one.length for one in samples)
 
 
 def test_packed_samples_get_the_logprobs_that_they_get_alone() -> None:

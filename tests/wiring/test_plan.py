@@ -148,3 +148,15 @@ def test_a_thrifty_run_has_a_budget_and_its_samples_and_no_target() -> None:
     assert given.policy.target_samples_per_s is None
     with pytest.raises(ConfigError, match="--budget USD"):
         wiring.snapshot_input(RunSpec(policy="thrifty"))
+
+
+def test_plans_count_what_the_trainer_does() -> None:
+    """What the user leaves open is what a rented trainer is told."""
+    job = wiring.workload_of(RunSpec())
+    assert (job.minibatches, job.prox_share, job.keeps_reference) == (4, 0.75, False)
+    assert (job.activation_recompute, job.micro_batch_tokens, job.trainer_ranks) == (True, None, None)
+    settings = {"minibatches": 2, "activation_checkpointing": False, "micro_batch_tokens": 4096, "ranks": 4}
+    job = wiring.workload_of(RunSpec.model_validate({"training": {**settings, "kl_weight": 0.1}}))
+    assert (job.minibatches, job.prox_share, job.keeps_reference) == (2, 0.5, True)
+    assert (job.activation_recompute, job.micro_batch_tokens, job.trainer_ranks) == (False, 4096, 4)
+    assert wiring.workload_of(RunSpec.model_validate({"training": {"loss": "a3po"}})).extra_forwards == 0.0

@@ -7,9 +7,10 @@ import torch
 
 from hexcloud.domain.generation import Generation
 from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.packing import layouts
 from hexcloud.domain.sample import Sample
 from hexcloud.domain.training import TrainingSpec
-from hexcloud.runtime.trainer_pack import Graded, Pack, layouts, make_pack
+from hexcloud.runtime.trainer_pack import Graded, Pack, make_pack
 from hexcloud.runtime.trainer_state import state_alone
 from tests.adapters.engines.contract import LONG, Answer, Subject, ask
 
@@ -35,7 +36,7 @@ def packed(made: Sequence[Made]) -> Pack:
         )
         for index, (prompt, one) in enumerate(made)
     ]
-    (rows,) = layouts([Graded(sample, 1.0) for sample in samples], TrainingSpec().micro_batch_tokens)
+    (rows,) = layouts([Graded(sample, 1.0) for sample in samples], TrainingSpec().pass_tokens)
     assert len({one.length for row in rows for one in row}) > 1 and max(map(len, rows)) > 1
     return make_pack(rows, version=0)
 
