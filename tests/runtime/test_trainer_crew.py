@@ -17,7 +17,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role, SlotName
-from hexcloud.domain.training import LayoutKind, TrainingSpec
+from hexcloud.domain.training import PASS_TOKENS, LayoutKind, TrainingSpec
 from hexcloud.domain.world import World
 from hexcloud.runtime import trainer_patience, trainer_ranks
 from hexcloud.runtime.checkpoint import Counters
@@ -51,7 +51,7 @@ class Story:
                 before=self.nodes[number - 1] if number else (),
                 ranks=self.ranks,
                 layout=self.layouts[number],
-                pass_tokens=(None, 128, None)[number],
+                pass_tokens=128 if number == 1 else PASS_TOKENS,
             )
             for number, nodes in enumerate(self.nodes)
         )
