@@ -340,7 +340,8 @@ def test_a_renewal_brings_what_is_planned_of_the_gang_and_one_without_takes_noth
 ) -> None:
     async def story(line: Line) -> None:
         planned = {"machines": 2, "layout": "hsdp"}
-        for body in ({"run_until_s": 4e9, "gang": planned}, {"run_until_s": 4e9}):
+        bodies: tuple[dict[str, object], ...] = ({"run_until_s": 4e9, "gang": planned}, {"run_until_s": 4e9})
+        for body in bodies:
             assert (await line.post("/control/renew", body, "controller")).status_code == 204
             assert line.coordinator.gang.planned == GangPlan.model_validate(planned)
 
