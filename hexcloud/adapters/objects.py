@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions as failures
-from obstore.store import LocalStore, ObjectStore, from_url
+from obstore.store import GCSStore, LocalStore, ObjectStore, S3Store, from_url
 
 from hexcloud.domain.errors import ConfigError, StoreError
 from hexcloud.domain.stored import DamagedError
@@ -47,10 +47,13 @@ class TakenError(StoreError):
 class Bucket:
     """Implements ports.Objects. May be used from several threads."""
 
-    def __init__(self, url: str) -> None:
-        """Open a store; nothing is asked of it yet. Raises ConfigError for a URL that is none, or without its keys."""
+    def __init__(self, url: str, region: str = "") -> None:
+        """Open a store; nothing is asked of it yet. Raises ConfigError for a URL that is none, or without its keys.
+
+        `region` is the bucket's (S3); empty: that of the environment.
+        """
         self.url = url.rstrip("/")
-        self._store = _open(self.url)
+        self._store = _open(self.url, region)
 
     def put(self, name: str, content: bytes) -> None:
         """Write an object, in the place of any before. Raises StoreError."""
@@ -98,6 +101,16 @@ class Bucket:
             for start in range(0, size, PART):
                 file.write(obstore.get_range(self._store, name, start=start, length=min(PART, size - start)))
 
+    def place(self, name: str, for_s: int) -> str:
+        """Return a URL by which whoever has it can read an object for so long, without keys; of a folder its own.
+
+        Raises StoreError.
+        """
+        if not isinstance(self._store, S3Store | GCSStore):
+            return f"{self.url}/{name}"
+        with self._saying("sign", name):
+            return obstore.sign(self._store, "GET", name, timedelta(seconds=for_s))
+
     def list(self, prefix: str) -> tuple[str, ...]:
         """Return the names that begin with `prefix/`, sorted. Raises StoreError."""
         with self._saying("list", prefix):
@@ -129,7 +142,7 @@ def typed(url: str) -> str:
     return f"{scheme[0] if scheme else ''}..."
 
 
-def _open(url: str) -> ObjectStore:
+def _open(url: str, region: str) -> ObjectStore:
     no_store = f"store: {typed(url)}: a store is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or file:///FOLDER"
     try:
         parts = urlsplit(url)
@@ -143,7 +156,7 @@ def _open(url: str) -> ObjectStore:
         raise ConfigError(f"store: {url} names no bucket")
     try:
         store: ObjectStore = from_url(
-            url, client_options=_client_options(), retry_config=_RETRY, **_sdk_account(parts.scheme)
+            url, client_options=_client_options(), retry_config=_RETRY, **_account(parts.scheme, region)
         )
         return store
     except (failures.BaseError, ValueError) as error:
@@ -164,6 +177,10 @@ _RETRY: Any = {
     "retry_timeout": timedelta(seconds=RETRY_S),
     "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=3), "base": 2},
 }
+
+
+def _account(scheme: str, region: str) -> Any:
+    return _sdk_account(scheme) | ({"region": region} if region else {})
 
 
 def _sdk_account(scheme: str) -> Any:

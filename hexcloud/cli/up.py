@@ -131,6 +131,7 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
     planned = make(given, spec.target)
     run = wiring.new_run(spec, given, planned.result.plan.allocation.samples_per_s)
     require_budget(planned.result.plan, given.market, run, wiring.timing_of(run))
+    wiring.prove_weights_stores(spec)
     if spec.is_real:
         wiring.require_store(spec)
         require_accounts(planned.result.plan, given.market)

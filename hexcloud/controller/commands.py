@@ -70,11 +70,19 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         gang=node.gang,
         ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
+        weights_stores=_weights_stores(slot, run),
         emulation=emulate(slot, plan, seen, ports.emulation) if ports.emulation else None,
     )
     if ports.authority is None:
         return spec
     return _with_gpus(_beyond_this_machine(spec, slot, run, ports), slot, seen)
+
+
+def _weights_stores(slot: Slot, run: RunRecord) -> dict[str, str]:
+    """Return the stores that a head fills."""
+    if slot.role is not Role.TRAINER or slot.rank:
+        return {}
+    return {region: run_store(url, run.id) for region, url in run.spec.weights_stores.items()}
 
 
 def _training(slot: Slot, run: RunRecord) -> TrainingSpec:

@@ -158,6 +158,18 @@ def _sent_usd(head: Node, seen: Seen, before: RunView | None) -> float:
         since = sent - known.get(node_id, 0)
         size = since if since >= 0 else sent  # the coordinator began anew
         total += egress_usd(size, _between(source, places.get(node_id, source), seen))
+    return total + _stored_usd(source, seen.view, before, seen)
+
+
+def _stored_usd(source: Place, view: RunView, before: RunView | None, seen: Seen) -> float:
+    """Return what the bytes cost that went to stores of other regions; to one in the own region the way is free."""
+    known = before.stored_bytes if before and before.head == view.head else {}
+    total = 0.0
+    for region, sent in view.stored_bytes.items():
+        cloud, _, name = region.partition("/")
+        since = sent - known.get(region, 0)
+        usd_per_gb = 0.0 if (cloud, name) == source[:2] else _between(source, Place(cloud, name, "-"), seen)
+        total += egress_usd(since if since >= 0 else sent, usd_per_gb)
     return total
 
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from hexcloud.controller.apply import Nodes, admit, apply
-from hexcloud.controller.bucket_word import tell_of_bucket
+from hexcloud.controller.bucket_word import tell_of_bucket, tell_of_weights_stores
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.calibrate import calibrate
 from hexcloud.controller.commands import planned_gang
@@ -101,6 +101,7 @@ class Controller:
         seen = calibrate(seen, self._ports.store, self._memory.learning)
         hands = Hands(self._ports, self._memory, seen, Journal(self._ports.store, seen))
         tell_of_bucket(hands)
+        tell_of_weights_stores(hands)
         nodes = part_with_slow_gang(self._follow(hands), hands)
         purse = Purse(seen, self._ports.timing, self._ports.store.spent_usd(self._run.id))
         hands = self._check_end(nodes, hands, purse)

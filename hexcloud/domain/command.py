@@ -1,5 +1,7 @@
 """Command: what a node must run. NodeSpec: the file that tells a node who it is."""
 
+from pydantic import Field
+
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
@@ -64,6 +66,9 @@ class NodeSpec(Frozen):
     store: str = ""
     """URL of the run's own part of an object store, by which nodes without a common folder meet: `run_dir` is then the
     node's own and what others need of it is mirrored there. Empty: all nodes see the same `run_dir`."""
+    weights_stores: dict[str, str] = Field(default_factory=dict)
+    """`cloud/region` -> URL of the run's own part of a store there, which the head fills with weights for nodes there.
+    """
     ca_pem: str = ""
     """The run's certificate authority (public). Whoever is dialled beyond this machine must prove itself by it."""
     coordinator_port: int = 0

@@ -129,6 +129,35 @@ class WeightsWays(Frozen):
     """The neighbour whose copy crosses the region's link for all; without one, or when it fails: the coordinator."""
     relay_key: str = ""
     """The secret of the run's relays, by which they know each other's nodes. Another one after a node was revoked."""
+    has_store: bool = False
+    """Does the coordinator copy weights into a store of the node's region? It comes before the relay then."""
+
+
+class PlaceRequest(Frozen):
+    """POST /places: where in its region's store does a node find a file? 404: it does not; take another way."""
+
+    node_id: NodeId
+    region: str
+    """`cloud/region` of the node."""
+    sha256: str
+    """Of a version's file or of a delta."""
+
+
+class Place(Frozen):
+    """The answer."""
+
+    url: str = ""
+    """What whoever has it may read, so it is as secret as the weights. Empty: on its way, ask again."""
+
+
+class PlaceTrouble(Frozen):
+    """POST /places/trouble: a file was not where it should be, or not what it should be."""
+
+    node_id: NodeId
+    region: str
+    sha256: str
+    reason: str
+    """Without the place's URL."""
 
 
 class LeaseRequest(Frozen):
@@ -332,6 +361,10 @@ class RunView(Frozen):
     accuracy_after: float | None = None
     sent_bytes: dict[NodeId, int] = Field(default_factory=dict)
     """Weights that this coordinator has sent to each node, also to those that have left. Bytes."""
+    stored_bytes: dict[str, int] = Field(default_factory=dict)
+    """The same, to the store of each region."""
+    stores_trouble: dict[str, str] = Field(default_factory=dict)
+    """Region -> why weights do not go through its store at present."""
     nodes: tuple[NodeView, ...] = ()
     links: tuple[LinkReport, ...] = ()
 

@@ -16,6 +16,7 @@ from hexcloud.domain.workload import Workload
 MAX_NAME = 40
 """Letters of a run's name: it is part of the names of folders and machines."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_REGION = re.compile(r"[^/\s]+/[^/\s]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LOCAL = "local"
 """The provider whose machines are processes on this computer."""
@@ -55,6 +56,8 @@ class RunSpec(Frozen):
     """Who rents the machines: `local` emulates them on this one, `skypilot` rents real ones."""
     store: str | None = None
     """URL of the bucket in which real machines meet: `s3://bucket/prefix`, `gs://...`; required where they are real."""
+    weights_stores: dict[str, str] = Field(default_factory=dict)
+    """`CLOUD/REGION` -> URL of a store there, through which weights come to the rollout nodes of that region."""
     pass_env: tuple[str, ...] = ()
     """Names of variables of this environment that the machines need, such as keys of the store; they travel as secrets.
     """
@@ -101,6 +104,14 @@ class RunSpec(Frozen):
         if not all(_VARIABLE.fullmatch(name) for name in names):
             raise ValueError("only names of environment variables, such as AWS_ENDPOINT_URL, and no values")
         return names
+
+    @field_validator("weights_stores")
+    @classmethod
+    def _are_regions(cls, stores: dict[str, str]) -> dict[str, str]:
+        for region in stores:
+            if not _REGION.fullmatch(region):
+                raise ValueError(f"{region!r} is no CLOUD/REGION, such as aws/us-east-1")
+        return stores
 
     @field_validator("name")
     @classmethod

@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_store import RegionStore
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.weight_relay import WeightRelay
 
@@ -79,6 +80,7 @@ async def _run(identity: Identity, engine: EngineProcess | SglangProcess, direct
                 address=f"{place.near}:{probes.port}",
                 relay=relay,
                 door=door,
+                store=RegionStore(link, spec.node_id, spec.region, _open_place),
                 startup=partial(startup, directory),
             ),
         )
@@ -92,6 +94,12 @@ async def _run(identity: Identity, engine: EngineProcess | SglangProcess, direct
             # Calls that still block on the engine end with it; the loop waits for their threads.
             engine.close()
             await probes.close()
+
+
+def _open_place(url: str, offset: int) -> Iterator[bytes]:
+    from hexcloud.adapters.weight_store import read_place  # here: only a node with such a store needs it
+
+    return read_place(url, offset)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import ConfigError, EngineError
 from hexcloud.domain.messages import INTERRUPTION, Notice
 from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import sign_pointer
@@ -29,8 +29,10 @@ from hexcloud.node.trainer_process import LAST_WORDS_S, TrainerProcess, Way
 from hexcloud.runtime.checkpoint_index import drawn_prompts, newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import Door, serving
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_door import Door
 from hexcloud.runtime.coordinator_start import Start
+from hexcloud.runtime.coordinator_stores import StoredCopies, WeightStore
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.probe import ProbeServer
 from hexcloud.runtime.rollout import LEAVE_S
@@ -91,6 +93,8 @@ async def _run(identity: Identity, directory: Path) -> int:
         link = CoordinatorLink(lambda: beside, identity.token, spec.ca_pem)
         await stack.enter_async_context(link)
         probed_at = await _probed_at(stack, door, url, spec)
+        begin_copies(coordinator)
+        stack.push_async_callback(coordinator.weights.copies.close)
         presence = Presence(spec, probed_at, link_cap(spec), partial(startup, directory))
         present = asyncio.create_task(be_present(link, presence))
         stack.callback(present.cancel)
@@ -112,6 +116,25 @@ def door_of(identity: Identity, place: Place) -> Door:
 
         tls = server_context(identity.certificate, identity.tls_key)
     return Door(place.host, identity.spec.coordinator_port, place.address, tls)
+
+
+def begin_copies(coordinator: Coordinator) -> None:
+    """Let weights go through the stores of regions, if the run has any; one that cannot be opened here is named."""
+    if not coordinator.spec.weights_stores:
+        return
+    from hexcloud.adapters.weight_store import open_weight_store  # here: most runs have no such store
+
+    stores: dict[str, WeightStore] = {}
+    trouble = {}
+    for region, url in coordinator.spec.weights_stores.items():
+        try:
+            stores[region] = open_weight_store(url, region)
+        except ConfigError as error:
+            trouble[region] = str(error)
+            log.error("weights_store_failed", region=region, reason=str(error))
+    coordinator.weights.copies = StoredCopies(stores)
+    coordinator.weights.copies.trouble |= trouble
+    coordinator.weights.copies.begin()
 
 
 async def _probed_at(stack: AsyncExitStack, door: Door, url: str, spec: NodeSpec) -> str:

@@ -211,6 +211,7 @@ class Coordinator:
             deltas=self.weights.deltas_to(epoch, version),
             relay=self._nodes.relay_for(node, self.spec.region),
             relay_key=self._nodes.relay_key,
+            has_store=self.weights.copies.is_open(node.region),
         )
 
     # What the trainer says.
@@ -340,6 +341,8 @@ class Coordinator:
             accuracy_before=self._accuracy.get("before"),
             accuracy_after=self._accuracy.get("after"),
             sent_bytes=dict(self.sent_bytes),
+            stored_bytes=dict(self.weights.copies.sent_bytes),
+            stores_trouble=dict(self.weights.copies.trouble),
             nodes=tuple(self._nodes.view(node, self._held(node), now_s) for node in self._nodes),
             links=self._nodes.links,
         )

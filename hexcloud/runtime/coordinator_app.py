@@ -8,11 +8,8 @@ body, 503 a node that must register first.
 """
 
 import asyncio
-import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +17,6 @@ from typing import TypeVar
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.messages import (
     Admit,
     DrainRequest,
@@ -30,6 +26,9 @@ from hexcloud.domain.messages import (
     LeaseRequest,
     LinkReport,
     PartialCommit,
+    Place,
+    PlaceRequest,
+    PlaceTrouble,
     Pointer,
     Register,
     Rendezvous,
@@ -40,10 +39,11 @@ from hexcloud.domain.messages import (
 )
 from hexcloud.domain.pointer import sign_pointer
 from hexcloud.domain.raw import RAW, opened, pack_batch, parse_submission
-from hexcloud.domain.trust import is_loopback
 from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
+from hexcloud.runtime.coordinator_door import HERE, Door, listen, local_host
 from hexcloud.runtime.coordinator_publish import ConflictError
+from hexcloud.runtime.coordinator_stores import NoCopyError
 from hexcloud.runtime.coordinator_weights import is_intact
 from hexcloud.runtime.coordinator_wire import CountedFile, RefusalError, answer, read
 from hexcloud.runtime.pointer import write_pointer
@@ -54,7 +54,20 @@ KEEP_ALIVE_S = 75
 GRACEFUL_S = 3
 """At the end, open calls (a long poll) have this long."""
 
-NodeMessage = TypeVar("NodeMessage", Register, Heartbeat, LeaseRequest, Submission, PartialCommit, LinkReport)
+PLACE_WAIT_S = 5.0
+"""A node's question for a file's place in its region's store is answered within this."""
+
+NodeMessage = TypeVar(
+    "NodeMessage",
+    Register,
+    Heartbeat,
+    LeaseRequest,
+    Submission,
+    PartialCommit,
+    LinkReport,
+    PlaceRequest,
+    PlaceTrouble,
+)
 Endpoint = Callable[[Request], Awaitable[Response]]
 TellPointer = Callable[[Pointer], None]
 
@@ -124,6 +137,22 @@ class Routes:
         where = request.path_params["epoch"], request.path_params["version"]
         return answer(self._coordinator.ways(caller.node_id, *where))
 
+    async def places(self, request: Request) -> Response:
+        """POST /places (long poll)."""
+        asked, weights = await self._from_node(request, PlaceRequest), self._coordinator.weights
+        path = await asyncio.to_thread(weights.intact_file, asked.sha256)
+        if path is None:
+            raise RefusalError(HTTPStatus.NOT_FOUND, "this file is not served")
+        try:
+            return answer(Place(url=await weights.copies.place(asked.region, asked.sha256, path, PLACE_WAIT_S)))
+        except NoCopyError as error:
+            raise RefusalError(HTTPStatus.NOT_FOUND, str(error)) from error
+
+    async def places_trouble(self, request: Request) -> Response:
+        """POST /places/trouble."""
+        self._coordinator.weights.copies.hear(await self._from_node(request, PlaceTrouble))
+        return Response(status_code=DONE)
+
     async def probe(self, request: Request) -> Response:
         """GET /probe/{size}: as many bytes, by which a node measures the link to a head that opens this door only."""
         self._caller(request)
@@ -147,6 +176,7 @@ class Routes:
         if not await asyncio.to_thread(is_intact, Path(report.path), report.sha256, report.size):
             raise RefusalError(HTTPStatus.CONFLICT, f"{report.path} is not the file that was reported")
         self._coordinator.publish(report)
+        self._coordinator.weights.copies.keep_only(self._coordinator.weights.digests)
         return Response(status_code=DONE)
 
     async def evaluation(self, request: Request) -> Response:
@@ -247,6 +277,8 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/samples", routes.samples),
         ("/partials", routes.partials),
         ("/links", routes.links),
+        ("/places", routes.places),
+        ("/places/trouble", routes.places_trouble),
         ("/publish", routes.publish),
         ("/evaluation", routes.evaluation),
         ("/rendezvous", routes.rendezvous),
@@ -263,33 +295,9 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     return app
 
 
-@dataclass(frozen=True)
-class Door:
-    """Where the coordinator listens, how it is reached, and how it proves who it is."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    """0: any free one."""
-    address: str = ""
-    """Under which others reach this machine; empty: `host`."""
-    tls: ssl.SSLContext | None = None
-    """None is for this machine alone."""
-
-    def __post_init__(self) -> None:
-        """Raise ConfigError for a door through which anybody on the way could read tokens."""
-        if self.tls is None and not is_loopback(self.host):
-            raise ConfigError(
-                f"the coordinator listens on {self.host} only with a certificate; the node was given none"
-            )
-
-    def url(self, host: str, port: int) -> str:
-        """Return a URL of this door."""
-        return f"{'http' if self.tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
 @asynccontextmanager
 async def serving(
-    coordinator: Coordinator, run_secret: str, door: Door = Door(), tell: TellPointer | None = None
+    coordinator: Coordinator, run_secret: str, door: Door = HERE, tell: TellPointer | None = None
 ) -> AsyncIterator[str]:
     """Serve while the block runs; give the URL for this machine once the signed pointer leads others here.
 
@@ -307,7 +315,7 @@ async def serving(
     config.load()
     config.ssl = door.tls
     server = _Server(config)
-    with _listen(door) as listener:
+    with listen(door) as listener:
         port = listener.getsockname()[1]
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(server.serve(sockets=[listener]))
@@ -322,7 +330,7 @@ async def serving(
             if tell is not None:
                 tell(pointer)
             try:
-                yield door.url(_local(door.host), port)
+                yield door.url(local_host(door.host), port)
             finally:
                 ticking.cancel()
                 server.should_exit = True
@@ -335,25 +343,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Do nothing."""
         yield
-
-
-def _listen(door: Door) -> socket.socket:
-    """Bind. The protocol is named because asyncio sets TCP_NODELAY only then; else a call takes 40 ms."""
-    family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    # A head that is started again on its machine must not wait until the kernel forgets the first one's calls.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((door.host, door.port))
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def _local(host: str) -> str:
-    """Return the address by which this machine reaches what listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 async def _tick_for_ever(coordinator: Coordinator) -> None:

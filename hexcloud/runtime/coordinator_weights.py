@@ -10,6 +10,7 @@ import structlog
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.messages import DeltaReport, WeightsManifest
 from hexcloud.runtime.atomic import sha256_of
+from hexcloud.runtime.coordinator_stores import StoredCopies
 
 DELTAS_KEPT = 8
 """As the trainer keeps them."""
@@ -35,6 +36,8 @@ class PublishedWeights:
         """Intact files, by size and time of their last change: each is read once, not once per node."""
         self._damaged: WeightsManifest | None = None
         self._deltas: dict[tuple[int, int, int], DeltaReport] = {}
+        self.copies = StoredCopies({})
+        """In stores of regions."""
 
     @property
     def latest(self) -> WeightsManifest | None:
@@ -75,6 +78,23 @@ class PublishedWeights:
             log.warning("delta_damaged", epoch=epoch, version=result, path=report.path)
             return None
         return path
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Of all files that are served."""
+        whole = {manifest.sha256 for manifest, _ in self._served.values()}
+        return frozenset(whole | {report.delta.sha256 for report in self._deltas.values()})
+
+    def intact_file(self, sha256: str) -> Path | None:
+        """Return where the version or delta of this digest lies, or None as above. Blocks as they do."""
+        for manifest, _ in self._served.values():
+            if manifest.sha256 == sha256:
+                return self.intact_path(manifest.epoch, manifest.version)
+        for report in self._deltas.values():
+            if report.delta.sha256 == sha256:
+                told = report.delta
+                return self.intact_delta(told.result.epoch, told.base.version, told.result.version)
+        return None
 
     @property
     def is_latest_damaged(self) -> bool:

@@ -19,6 +19,8 @@ from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink, RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_probe import probe_and_report
+from hexcloud.runtime.rollout_store import RegionStore
+from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
 from hexcloud.runtime.rollout_worker import LeaseWorker
@@ -69,6 +71,8 @@ class Equipment:
     relay: WeightRelay | None = None
     """Passes weights on to neighbours, at `door`."""
     door: RelayDoor | None = None
+    store: RegionStore | None = None
+    """Of this node's region, if the coordinator fills one."""
 
 
 class RolloutAgent:
@@ -83,7 +87,8 @@ class RolloutAgent:
         self._door = equipment.door
         self._startup = equipment.startup
         self._wire = Wire()
-        self._follower = WeightFollower(equipment.link, equipment.folder, equipment.keeper, self._wire, equipment.relay)
+        way = WeightWay(equipment.link, equipment.folder, equipment.relay, equipment.store)
+        self._follower = WeightFollower(way, equipment.folder, equipment.keeper, self._wire)
         self._worker = LeaseWorker(spec, equipment.link, equipment.keeper, self._follower)
         self._run_until_s = time.time() + spec.spend_lease_s
         self._registered = False

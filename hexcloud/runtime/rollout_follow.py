@@ -12,11 +12,10 @@ import structlog
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.rollout_engine import EngineDeadError, EngineKeeper
-from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, RevokedError, UnreachableError
+from hexcloud.runtime.rollout_link import RefusedError, RevokedError, UnreachableError
 from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
-from hexcloud.runtime.weight_relay import WeightRelay
 
 RETRY_S = 0.3
 MAX_RETRY_S = 2.0
@@ -36,13 +35,12 @@ class WeightFollower:
 
     def __init__(
         self,
-        link: CoordinatorLink,
+        way: WeightWay,
         folder: WeightFolder,
         keeper: EngineKeeper,
         wire: Wire,
-        relay: WeightRelay | None = None,
     ) -> None:
-        self._way = WeightWay(link, folder, relay)
+        self._way = way
         self._folder = folder
         self._keeper = keeper
         self._wire = wire

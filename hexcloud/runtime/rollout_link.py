@@ -24,6 +24,9 @@ from hexcloud.domain.messages import (
     LinkReport,
     Orders,
     PartialCommit,
+    Place,
+    PlaceRequest,
+    PlaceTrouble,
     Pointer,
     Register,
     Submission,
@@ -144,6 +147,14 @@ class CoordinatorLink:
         """Ask how to get to a version."""
         response = await self._call("GET", f"/ways/{manifest.epoch}/{manifest.version}")
         return self._parsed(response, WeightsWays)
+
+    async def place(self, message: PlaceRequest) -> Place:
+        """Ask where a file is in the region's store."""
+        return await self._post("/places", message, Place)
+
+    async def tell_trouble(self, message: PlaceTrouble) -> None:
+        """Say that a file was not there, or another one."""
+        await self._call("POST", "/places/trouble", message)
 
     async def weights(self, wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
         """Stream the file of a version or of a delta from a byte offset on."""

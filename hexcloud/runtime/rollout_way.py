@@ -1,7 +1,7 @@
 """WeightWay: gets a version of the weights onto a node's disk, by what costs least and whatever fails on the way.
 
-Deltas from the version that is loaded, or the whole file; from the neighbour that has the region's copy, or from the
-coordinator. What a delta leads to has the digest that the manifest names, or the whole file is taken.
+Deltas from the version that is loaded, or the whole file; from the region's store, the neighbour that has the region's
+copy, or the coordinator. What a delta leads to has the digest that the manifest names, or the whole file is taken.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest, WeightsWays
 from hexcloud.runtime.delta_way import cheapest_way
 from hexcloud.runtime.rollout_link import CoordinatorLink, RefusedError, UnreachableError
+from hexcloud.runtime.rollout_store import RegionStore
 from hexcloud.runtime.rollout_weights import Source, WeightFolder
 from hexcloud.runtime.weight_relay import WeightRelay, in_turn, relay_source
 
@@ -22,10 +23,17 @@ log = structlog.get_logger()
 class WeightWay:
     """A node's ways to the weights, and its own relay, which offers what it brings."""
 
-    def __init__(self, link: CoordinatorLink, folder: WeightFolder, relay: WeightRelay | None = None) -> None:
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        folder: WeightFolder,
+        relay: WeightRelay | None = None,
+        store: RegionStore | None = None,
+    ) -> None:
         self._link = link
         self._folder = folder
         self._relay = relay
+        self._store = store
 
     async def bring(self, wanted: WeightsManifest, have: WeightsManifest | None, is_direct: bool = False) -> Path:
         """Return the directory of a version, whole and verified.
@@ -45,14 +53,25 @@ class WeightWay:
             return directory
         if self._relay is not None:
             self._relay.offer(wanted, self._folder.directory(wanted))
-        directory = await self._folder.fetch(wanted, source)
+        try:
+            directory = await self._folder.fetch(wanted, source)
+        except EngineError as error:
+            await self._blame(wanted, error)
+            raise
         log.info("weights_fetched", version=wanted.version, bytes=wanted.size)
         return directory
 
     def _source(self, ways: WeightsWays) -> Source:
-        if ways.relay is None:
-            return self._link.weights
-        return in_turn((relay_source(ways.relay.address, ways.relay_key, ways.relay.certificate), self._link.weights))
+        sources: list[Source] = [self._link.weights]
+        if ways.relay is not None:
+            sources.insert(0, relay_source(ways.relay.address, ways.relay_key, ways.relay.certificate))
+        if ways.has_store and self._store is not None:
+            sources.insert(0, self._store.source)
+        return in_turn(tuple(sources))
+
+    async def _blame(self, wanted: WeightsManifest | WeightsDelta, error: Exception) -> None:
+        if self._store is not None:
+            await self._store.blame(wanted, error)
 
     async def _by_deltas(self, chain: tuple[WeightsDelta, ...], source: Source) -> Path | None:
         """Return the directory to which the chain leads; None when a step of it is not what it should be."""
@@ -66,6 +85,7 @@ class WeightWay:
         except UnreachableError:
             raise
         except (EngineError, RefusedError) as error:
+            await self._blame(delta, error)
             log.warning("deltas_given_up", version=chain[-1].result.version, reason=str(error))
             return None
         sent = sum(delta.size for delta in chain)

@@ -33,6 +33,7 @@ from hexcloud.wiring.run import (
     with_budget,
 )
 from hexcloud.wiring.sweep import account_rolls, rolls, runs_by_tag, wall_clock
+from hexcloud.wiring.weights_stores import prove_weights_stores
 
 __all__ = [
     "PlanInput",
@@ -56,6 +57,7 @@ __all__ = [
     "passed_env",
     "policy_of",
     "price_facts",
+    "prove_weights_stores",
     "provisioner",
     "rates",
     "refresh_prices",

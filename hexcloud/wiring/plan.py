@@ -21,6 +21,7 @@ from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import largest_gang, rented_clouds, require_provider
 from hexcloud.wiring.task import require_task, require_usable_task
 from hexcloud.wiring.training import require_trainable
+from hexcloud.wiring.weights_stores import require_weights_stores
 
 if TYPE_CHECKING:
     from hexcloud.adapters.markets.trace import MarketTrace
@@ -170,6 +171,7 @@ def run_input(spec: RunSpec) -> PlanInput:
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)
     market = played(believed_market(policy.clouds), trace, begun_s).market(begun_s)
+    require_weights_stores(spec, market)
     return PlanInput(market=market, workload=workload, policy=policy)
 
 

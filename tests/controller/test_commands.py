@@ -149,6 +149,20 @@ def test_only_the_head_can_prove_that_it_is_and_no_secret_is_in_a_file(
         assert not any(secret in shown for secret in command.secrets.values())
 
 
+def test_only_a_head_is_told_the_stores_that_it_fills_each_with_the_runs_own_part(
+    started: Simulation, ports_of: Callable[[Simulation], Ports]
+) -> None:
+    seen, ports = seen_of(started, ports_of), ports_of(started)
+    stores = {"aws/us-east-1": "s3://bucket/prefix/"}
+    run = seen.run.model_copy(update={"spec": seen.run.spec.model_copy(update={"weights_stores": stores})})
+    told = {}
+    for node in started.store.nodes(run.id):
+        slot = next((slot for slot in plan_of(seen).placement.slots if slot.name == node.slot), None)
+        if slot is not None:
+            told[slot.role] = node_spec(node, slot, plan_of(seen), replace(seen, run=run), ports).weights_stores
+    assert told == {Role.TRAINER: {"aws/us-east-1": f"s3://bucket/prefix/{run.id}"}, Role.ROLLOUT: {}}
+
+
 def test_on_this_machine_nothing_travels(started: Simulation, ports_of: Callable[[Simulation], Ports]) -> None:
     seen, ports = seen_of(started, ports_of), ports_of(started)
     slot = first(plan_of(seen), Role.TRAINER)

@@ -266,7 +266,7 @@ def with_rollout_at(
     return replace(seen, market=market, prices=prices, nodes=(*heads, *nodes)), tuple(slots)
 
 
-def test_real_machines_are_billed_the_bytes_that_were_sent_to_them(
+def test_real_machines_are_billed_the_bytes_that_were_sent_to_them_and_to_their_stores(
     controller_of: ControllerOf, ports_of: PortsOf
 ) -> None:
     sim = Simulation(Policy(target_samples_per_s=20.0))
@@ -290,13 +290,17 @@ def test_real_machines_are_billed_the_bytes_that_were_sent_to_them(
     nodes = [node.model_copy(update={"offer_id": first}) if node.role is Role.TRAINER else node for node in seen.nodes]
     seen = replace(seen, nodes=tuple(nodes))
     network = seen.market.network
-    usd_per_gb = sum(egress_usd_per_gb(network, "aws", scope) for scope in (LinkScope.REGION, LinkScope.CONTINENT))
+    # A node in another zone, one in another region, and that one's store; to a store in the own region it is free.
+    scopes = (LinkScope.REGION, LinkScope.CONTINENT, LinkScope.CONTINENT)
+    usd_per_gb = sum(egress_usd_per_gb(network, "aws", scope) for scope in scopes)
     store, memory = SimStore(Faults()), Memory()
     for turn, (head, sent_gb, due_gb) in enumerate(
         [("h1", 1, 1), ("h1", 1, 1), ("h1", 3, 3), ("h2", 2, 5), ("h2", 1, 6), ("h2", 1, 6)]
     ):
         sent = {NodeId(f"rollout-{90 + number}"): sent_gb * 10**9 for number in range(3)}
-        view = known.model_copy(update={"head": NodeId(head), "sent_bytes": sent, "version": 10 * turn})
+        stored = {f"aws/us-{side}": sent_gb * 10**9 for side in ("east-1", "west-2")}
+        told = {"head": NodeId(head), "sent_bytes": sent, "stored_bytes": stored, "version": 10 * turn}
+        view = known.model_copy(update=told)
         settle(replace(seen, view=view, now_s=seen.now_s + turn), store, memory, Timing())
         billed = sum(line.usd for line in store.ledger(seen.run.id) if line.kind is CostKind.EGRESS)
         assert billed == pytest.approx(due_gb * usd_per_gb), f"turn {turn}"

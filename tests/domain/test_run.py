@@ -45,6 +45,13 @@ def test_real_machines_train_in_bf16_unless_told_otherwise() -> None:
     assert RunSpec(training=TrainingSpec(precision="bf16")).precision is Precision.BF16
 
 
+@pytest.mark.parametrize("region", ["us-east-1", "aws/", "aws/us-east-1/a", "aws us/east"])
+def test_a_store_for_weights_is_named_by_cloud_and_region(region: str) -> None:
+    with pytest.raises(ValidationError, match="no CLOUD/REGION"):
+        RunSpec(weights_stores={region: "s3://bucket/x"})
+    assert RunSpec(weights_stores={"aws/us-east-1": "s3://bucket/x"}).weights_stores
+
+
 @pytest.mark.parametrize("name", ["TOKEN=hunter2", "two words", "", "1ST"])
 def test_variables_are_named_and_never_given(name: str) -> None:
     with pytest.raises(ValidationError, match="only names of environment variables"):

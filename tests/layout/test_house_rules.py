@@ -36,6 +36,7 @@ HOMES = {
     "google": ("adapters/clouds/gcp",),
     "httpx": ("adapters/", "runtime/"),
     "obstore": ("adapters/objects.py",),
+    "fsspec": ("adapters/weight_store.py",),
     "tokenizers": ("runtime/text_tokenizer.py",),
     "jinja2": ("runtime/text_tokenizer.py",),
     "reasoning_gym": ("runtime/problems.py", "runtime/verifiers/gym.py"),

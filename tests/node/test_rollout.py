@@ -1,6 +1,7 @@
 """One rollout node as a real process, with its real engine, against a coordinator in the test."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from hexcloud.domain.command import Emulation, NodeSpec
 from hexcloud.domain.messages import StepReport
 from hexcloud.domain.plan import Role
+from hexcloud.node.trainer import begin_copies
 from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.tasks import TASKS
 from hexcloud.runtime.trainer_model import build_model, config_of
@@ -26,6 +30,11 @@ def publish_first_weights(coordinator: Coordinator, run_dir: Path) -> None:
     model = build_model(TASKS["sort_digits"], seed=0)
     file = write_weights(run_dir / "published", model.state_dict(), config_of(model))
     coordinator.publish(StepReport(epoch=0, version=0, path=str(file.path), sha256=file.sha256, size=file.size))
+
+
+def lines(home: Path, event: str) -> list[dict[str, object]]:
+    found = [json.loads(line) for line in (home / "log").read_text().splitlines() if line.startswith("{")]
+    return [one for one in found if one.get("event") == event]
 
 
 async def until(is_reached: Callable[[], bool], within_s: float = 30.0) -> None:
@@ -77,3 +86,42 @@ def test_a_node_works_outlives_its_engine_and_says_its_last_words(
         node.kill()
         node.wait()
     assert not any(secret in (home / "log").read_text() for secret in SECRETS.values())
+
+
+@pytest.mark.slow
+def test_a_node_takes_weights_from_the_store_of_its_region_and_the_head_leaves_none_there(
+    make_spec: Callable[[Role], NodeSpec], tmp_path: Path
+) -> None:
+    home, store = tmp_path / "node", tmp_path / "store"
+    home.mkdir()
+    spec = make_spec(Role.ROLLOUT).model_copy(update={"region": "aws/far"})
+    (home / "node.json").write_text(spec.model_dump_json())
+    head = make_spec(Role.TRAINER).model_copy(update={"weights_stores": {"aws/far": f"file://{store}"}})
+    access = AccessList("controller-token", {spec.node_id: token_sha256(SECRETS["HEXCLOUD_NODE_TOKEN"])})
+    coordinator = Coordinator(head, TASKS[head.task.name], access)
+    publish_first_weights(coordinator, tmp_path)
+
+    async def scene() -> None:
+        async with serving(coordinator, "run-secret-word"):
+            begin_copies(coordinator)
+            await until(lambda: len(lines(home, "weights_loaded")) > 0, within_s=60)
+            size = (tmp_path / "published" / "model.safetensors").stat().st_size
+            assert coordinator.weights.copies.sent_bytes == {"aws/far": size}
+            assert coordinator.sent_bytes.total() == 0
+            await coordinator.weights.copies.close()
+            assert not [path for path in store.rglob("*") if path.is_file()]
+
+    with (home / "log").open("wb") as log:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "hexcloud.node", "rollout"],
+            cwd=home,
+            env=os.environ | SECRETS,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        asyncio.run(scene())
+    finally:
+        os.killpg(node.pid, signal.SIGKILL)
+        node.wait(10)

@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.plan import Role
 from hexcloud.node.address import Place
 from hexcloud.node.identity import Identity
-from hexcloud.node.trainer import door_of, start_of
+from hexcloud.node.trainer import begin_copies, door_of, start_of
 from hexcloud.runtime.checkpoint_index import COUNTERS, checkpoint_path, write_manifest
+from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import AccessList
 from hexcloud.runtime.coordinator_start import Start
+from hexcloud.runtime.tasks import SORT_DIGITS
 from tests.node.conftest import MakeSpec
 
 
@@ -83,3 +87,17 @@ def test_a_head_that_others_dial_proves_itself(make_spec: MakeSpec) -> None:
             head_of(make_spec, authority.private_key(NodeId("another")), identity.certificate),
             Place("0.0.0.0", "203.0.113.7", "10.0.0.6"),
         )
+
+
+def test_a_store_that_this_head_cannot_open_is_named_and_the_run_goes_on(make_spec: MakeSpec, tmp_path: Path) -> None:
+    async def scene() -> None:
+        stores = {"aws/a": "nonsense://weights", "aws/b": f"file://{tmp_path}/store"}
+        spec = make_spec(Role.TRAINER).model_copy(update={"weights_stores": stores})
+        coordinator = Coordinator(spec, SORT_DIGITS, AccessList("controller-token", {}))
+        begin_copies(coordinator)
+        copies = coordinator.weights.copies
+        assert copies.is_open("aws/b") and not copies.is_open("aws/a")
+        assert "nonsense" in coordinator.view().stores_trouble["aws/a"]
+        await copies.close()
+
+    asyncio.run(scene())

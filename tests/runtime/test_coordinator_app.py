@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,13 @@ import pytest
 from starlette.routing import Route
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import Batch, Heeded, LeaseGrant, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.world import GangPlan
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
-from hexcloud.runtime.coordinator_app import Door, create_app, serving
+from hexcloud.runtime.coordinator_app import create_app, serving
 from hexcloud.runtime.coordinator_wire import MAX_BODY
 from hexcloud.runtime.pointer import read_pointer
 
@@ -191,6 +189,8 @@ ROUTES = [
             "/samples",
             "/partials",
             "/links",
+            "/places",
+            "/places/trouble",
             "/publish",
             "/evaluation",
             "/rendezvous",
@@ -448,14 +448,3 @@ def test_nobody_without_a_token_makes_the_coordinator_read(tell: Callable[[Story
         assert answer.status_code == 401
 
     tell(story)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::"])
-def test_without_a_certificate_only_this_machine_is_served(host: str) -> None:
-    with pytest.raises(ConfigError, match="only with a certificate"):
-        Door(host)
-
-
-def test_a_url_of_a_door_says_how_to_knock() -> None:
-    assert Door().url("127.0.0.1", 80) == "http://127.0.0.1:80"
-    assert Door("::", tls=ssl.create_default_context()).url("2001:db8::1", 80) == "https://[2001:db8::1]:80"

@@ -16,6 +16,7 @@ from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
 
@@ -39,7 +40,7 @@ def test_heard_versions_are_loaded_and_older_ones_ignored(
         first = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
         folder = WeightFolder(tmp_path / "weights", LinkCap())
-        follower = WeightFollower(link, folder, keeper, Wire())
+        follower = WeightFollower(WeightWay(link, folder), folder, keeper, Wire())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         follower.want(None)
@@ -63,7 +64,8 @@ def test_a_version_that_is_not_served_is_given_up_for_a_newer_one(
         publish(coordinator, 0)
         served = await heard(link)
         keeper = EngineKeeper(engines(0.0), threads=2)
-        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, Wire())
+        folder = WeightFolder(tmp_path / "w", LinkCap())
+        follower = WeightFollower(WeightWay(link, folder), folder, keeper, Wire())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         follower.want(WeightsManifest(epoch=-1, version=3, sha256="0" * 64, size=1))
@@ -97,7 +99,8 @@ def test_a_damaged_version_is_tried_ever_more_seldom_and_the_next_one_is_loaded_
         damaged = await heard(link)
         (tmp_path / "0.safetensors").write_bytes(b"torn")
         keeper = EngineKeeper(engines(0.0), threads=2)
-        follower = WeightFollower(link, WeightFolder(tmp_path / "w", LinkCap()), keeper, Wire())
+        folder = WeightFolder(tmp_path / "w", LinkCap())
+        follower = WeightFollower(WeightWay(link, folder), folder, keeper, Wire())
         loaded = asyncio.Event()
         following = asyncio.create_task(follower.follow(loaded.set))
         with capture_logs() as logs:

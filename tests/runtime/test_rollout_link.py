@@ -11,7 +11,8 @@ from hexcloud.domain.messages import Admit, Heartbeat, PartialCommit, Register, 
 from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import sign_pointer
 from hexcloud.runtime.coordinator import Coordinator
-from hexcloud.runtime.coordinator_app import Door, serving
+from hexcloud.runtime.coordinator_app import serving
+from hexcloud.runtime.coordinator_door import Door
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer, RefusedError, RevokedError, UnreachableError
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]

@@ -21,6 +21,7 @@ from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_engine import EngineKeeper, StartEngine
 from hexcloud.runtime.rollout_follow import WeightFollower
 from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
 from hexcloud.runtime.rollout_worker import LeaseWorker
@@ -39,7 +40,7 @@ async def at_work(link: CoordinatorLink, spec: NodeSpec, start: StartEngine) -> 
     assert orders.latest is not None
     keeper = EngineKeeper(start, threads=20)
     folder = WeightFolder(Path(spec.run_dir) / "weights", LinkCap())
-    follower = WeightFollower(link, folder, keeper, Wire())
+    follower = WeightFollower(WeightWay(link, folder), folder, keeper, Wire())
     await keeper.load(orders.latest, await folder.fetch(orders.latest, link.weights))
     worker = LeaseWorker(spec, link, keeper, follower)
     working = asyncio.create_task(worker.work())
