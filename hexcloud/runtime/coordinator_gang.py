@@ -110,7 +110,7 @@ class TrainerGang:
         self._is_begun = False
 
     def _model(self, machines: int) -> World | GangPlan:
-        """Return as what so many machines are laid out: as planned if they are another number than before, and enough.
+        """Return whose layout so many machines take: the plan's if they are another number, and as many as it needs.
 
         A gang grows in the layout that it has until it is as large as planned, and shrinks in the planned one.
         """

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from hexcloud.controller.memory import Progress
-from hexcloud.controller.progress import MAX_TRAINER_STARTS, count_loss, never_up
+from hexcloud.controller.progress import MAX_TRAINER_STARTS, count_loss, dropouts, never_up
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.command import Emulation
 from hexcloud.domain.event import Event
@@ -181,6 +181,28 @@ def test_a_machine_that_never_joins_a_gang_at_work_is_no_trainer_that_never_came
     joiners = [trainer(attempt, "late in register: no heartbeat", rank=1) for attempt in range(MAX_TRAINER_STARTS)]
     assert all(node.is_joiner for node in joiners)
     assert never_up(joiners) is None
+
+
+def joiner(attempt: int, cause: str, stayed_s: float | None = None) -> Node:
+    """A machine that joined a gang a second after it was asked for; None: it is still there."""
+    gone_at_s = None if stayed_s is None else attempt + 1.0 + stayed_s
+    node = trainer(attempt, cause, ready_at_s=attempt + 1.0, rank=1)
+    return node.model_copy(
+        update={"gone_at_s": gone_at_s, "status": NodeStatus.READY if gone_at_s is None else node.status}
+    )
+
+
+def test_machines_that_were_lost_as_they_joined_a_gang_count_in_a_row() -> None:
+    lost = tuple(joiner(attempt, "vanished from the provider", stayed_s=60.0) for attempt in (0, 100, 200))
+    assert dropouts(lost, 1000.0, lasts_s=300.0) == lost
+    assert dropouts(lost, 1000.0, lasts_s=60.0) == ()
+    ours = joiner(50, "released", stayed_s=60.0)
+    young, old = joiner(150, ""), joiner(150, "", stayed_s=400.0)
+    never = trainer(150, "late in register: no heartbeat", rank=1)
+    assert dropouts((*lost, ours, never), 1000.0, lasts_s=300.0) == lost
+    assert dropouts((*lost, young), 400.0, lasts_s=300.0) == lost
+    assert dropouts((*lost, young), 500.0, lasts_s=300.0) == lost[2:], "it has shown by now that machines can join"
+    assert dropouts((*lost, old), 1000.0, lasts_s=300.0) == lost[2:]
 
 
 def test_a_run_that_never_trains_its_first_step_is_ended(controller_of: ControllerOf) -> None:

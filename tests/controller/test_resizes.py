@@ -275,7 +275,9 @@ def live(sim: Simulation, controller_of: ControllerOf) -> list[int]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
-@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "stride", [13, pytest.param(3, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)]
+)
 def test_no_member_is_orphaned_or_doubled_wherever_the_controller_dies(
     controller_of: ControllerOf, after: bool, stride: int
 ) -> None:

@@ -237,7 +237,7 @@ def test_no_plan_is_lost_with_the_layouts_that_are_left_out(
     make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
 ) -> None:
     """A plan has one gang in one layout: the best of all is the best of the best with each."""
-    offers = (make_offer("big4", stock=6, network_gb_per_s=12.5), make_offer("lean8", 9.0, stock=9))
+    offers = (make_offer("big4", stock=6, network_gb_per_s=25.0), make_offer("lean8", 9.0, stock=9))
     market, wanted = make_market(*offers), policy.model_copy(update={"target_samples_per_s": 10.0})
 
     def usd_per_hour(*kinds: LayoutKind) -> float:

@@ -12,8 +12,9 @@ from starlette.routing import Route
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
-from hexcloud.domain.messages import Batch, LeaseGrant, Orders, RunView
+from hexcloud.domain.messages import Batch, Heeded, LeaseGrant, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.world import GangPlan
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import create_app, serving
@@ -318,6 +319,31 @@ def test_a_drain_reaches_the_node_with_its_next_heartbeat(tell: Callable[[Story]
             "generated_tokens": 0,
         }
         assert Orders.model_validate_json((await line.post("/heartbeat", beat)).content).drain
+
+    tell(story)
+
+
+def test_rank_0_hears_whether_its_world_is_still_wanted(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        world = line.coordinator.gang.world
+        assert world is not None
+        for generation, is_wanted in ((world.generation, True), (world.generation + 1, False)):
+            told: dict[str, object] = {"generation": generation, "store": "127.0.0.1:1", "is_begun": True}
+            heard = await line.post("/rendezvous", told, "head")
+            assert Heeded.model_validate_json(heard.content).is_wanted is is_wanted
+
+    tell(story)
+
+
+def test_a_renewal_brings_what_is_planned_of_the_gang_and_one_without_takes_nothing_back(
+    tell: Callable[[Story], None],
+) -> None:
+    async def story(line: Line) -> None:
+        planned = {"machines": 2, "layout": "hsdp"}
+        bodies: tuple[dict[str, object], ...] = ({"run_until_s": 4e9, "gang": planned}, {"run_until_s": 4e9})
+        for body in bodies:
+            assert (await line.post("/control/renew", body, "controller")).status_code == 204
+            assert line.coordinator.gang.planned == GangPlan.model_validate(planned)
 
     tell(story)
 

@@ -8,7 +8,7 @@ import pytest
 from hexcloud.adapters.certificates import RunAuthority, server_context
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Batch, Evaluation
+from hexcloud.domain.messages import Batch, Evaluation, Rendezvous
 from hexcloud.runtime.trainer_link import TrainerLink
 
 
@@ -65,6 +65,12 @@ def test_a_coordinator_that_comes_later_is_waited_for(server: HTTPServer, link: 
     listen(server, after_s=0.5)
     assert link.batch() == Batch(version=3)
     assert Answers.heard == ["Bearer token"]
+
+
+def test_an_answer_that_says_nothing_of_the_world_is_an_error(server: HTTPServer, link: TrainerLink) -> None:
+    listen(server)
+    with pytest.raises(EngineError, match="/rendezvous"):
+        link.rendezvous(Rendezvous(generation=1, store="", is_begun=True))
 
 
 def test_a_refusal_is_not_repeated(server: HTTPServer, link: TrainerLink) -> None:
