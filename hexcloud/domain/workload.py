@@ -32,6 +32,8 @@ class Workload(Frozen):
     """Updates that the trainer makes of one batch."""
     layouts: tuple[LayoutKind, ...] = tuple(LayoutKind)
     """Layouts in which this job can be trained, the preferred first."""
+    spans: tuple[int, ...] = ()
+    """Machines that may run one replica where one does not hold the model, fewest first; empty: the engine cannot."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 
