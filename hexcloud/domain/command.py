@@ -83,7 +83,11 @@ class NodeSpec(Frozen):
     checkpoint_every: int = CHECKPOINT_EVERY
     training: TrainingSpec = TrainingSpec()
     gang: int = 1
-    """Machines of the trainer as planned."""
+    """Machines of the trainer, or of the replica, as planned."""
+    rank: int = 0
+    """Among those of the replica; its head, which alone generates, has 0."""
+    head: SlotName | None = None
+    """As `Slot.head`."""
     ranks: int = 1
     """Processes of the trainer on each of them."""
     rank_tflops: float | None = None

@@ -4,8 +4,8 @@ A decode step reads the weights once and the KV cache of every running sample, s
 `t_step = (W/tp + b*c*k') / (bandwidth*e_m) + 2*P*b / (tp*flops*e_c) + t_tp(b)`. Without the KV term the H20 comes out
 at half the speed of an H800, while AReaL-Hex (arXiv 2511.00796, table 1) implies 0.95.
 
-A replica over several machines is one engine whose tensor parallelism crosses their network (SGLang's `--nnodes`): every
-all-reduce, of decode steps and of prompts, goes round all GPUs in one ring that leaves each machine once.
+A replica over several machines is one engine whose tensor parallelism crosses their network (SGLang's `--nnodes`):
+every all-reduce, of decode steps and of prompts, goes round all GPUs in one ring that leaves each machine once.
 """
 
 import math

@@ -23,6 +23,7 @@ from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
 from hexcloud.node.notice import watching
+from hexcloud.node.replica_member import stand_by
 from hexcloud.node.sglang_process import SglangProcess
 from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
@@ -48,6 +49,8 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
+    if identity.spec.rank > 0:
+        return asyncio.run(stand_by(identity, directory))
     engine = ENGINES[identity.spec.engine](identity.spec, directory)
     engine.warm_up()
     try:

@@ -143,7 +143,8 @@ class Rungs:
     def best(self, among: Flags, *worths: Floats) -> Flags:
         """Return the rungs among some that no other of their ladder is as good as in every worth; of equals the first.
 
-        Units of other numbers of machines differ in price, cores and stock, so they are no rivals. Being beaten is transitive, so whoever goes is beaten by one that stays.
+        Units of other numbers of machines differ in price, cores and stock, so they are no rivals. Being beaten is
+        transitive, so whoever goes is beaten by one that stays.
         """
         lines = self._lines
         is_in = among[lines] & self._is_rung

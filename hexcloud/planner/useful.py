@@ -1,8 +1,9 @@
 """useful: the rollout columns that count at one throughput, what a machine of each is worth there, and how many are
 enough.
 
-All columns of an offer of as many machines share its price, stock, domain and quota. So one goes when another is in reach wherever it is,
-makes no less and fills no more slots: no cheapest plan is lost, whatever the throughput that is tried.
+All columns of an offer that take as many machines share price, stock, domain and quota. So one goes when another is in
+reach wherever it is, makes no less and fills no more slots: no cheapest plan is lost, whatever the throughput that is
+tried.
 """
 
 from dataclasses import dataclass, replace

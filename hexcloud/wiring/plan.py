@@ -18,6 +18,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import rented_clouds, require_provider
+from hexcloud.wiring.spans import spans_of
 from hexcloud.wiring.task import require_task, require_usable_task
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def workload_of(spec: RunSpec) -> Workload:
         eta=spec.eta,
         minibatches=spec.training.minibatches,
         layouts=layouts_of(spec, model),
+        spans=spans_of(spec),
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.market import LinkScope, Market, Quota
+from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.offer import Offer, OfferId, Tenure, place_of
 from hexcloud.domain.plan import Allocation, Columns, Layout, Role, RolloutColumn, SlotName, TrainerColumn
 from hexcloud.domain.policy import Objective, Policy
@@ -139,20 +140,42 @@ def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.M
     )
 
 
+LARGE = ModelSpec(
+    name="Llama-3.1-70B",
+    params=70_553_706_496,
+    layers=80,
+    hidden=8192,
+    heads=64,
+    kv_heads=8,
+    head_dim=128,
+    intermediate=28672,
+    vocab=128_256,
+    source="config.json",
+)
+"""It fits no machine with one of these GPUs, and two."""
+
+
 @st.composite
-def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
-    """A few offers with all the columns that the estimator gives them, far too many for brute force."""
+def markets(draw: st.DrawFn, makers: Makers, spans: bool = False) -> tuple[Market, Workload, Policy]:
+    """A few offers with all the columns that the estimator gives them, far too many for brute force.
+
+    `spans`: a model that some of the machines hold only together.
+    """
     make_offer, make_market, workload = makers
     found: dict[OfferId, Offer] = {}
     for _ in range(draw(st.integers(2, 5))):
         region, zone = draw(st.sampled_from(PLACES))
+        kind = draw(
+            st.sampled_from(["lean8", "big1", "big1", "lean8"] if spans else ["big8", "lean8", "big1", "lean2"])
+        )
+        most = 3 if spans and kind == "big1" else 30
         offer = make_offer(
-            draw(st.sampled_from(["big8", "lean8", "big1", "lean2"])),
-            float(draw(st.integers(1, 30))),
+            kind,
+            float(draw(st.integers(1, most))),
             region=region,
             zone=zone,
             tenure=draw(st.sampled_from(list(Tenure))),
-            stock=draw(st.sampled_from([8, 4, 2, 1])),
+            stock=draw(st.sampled_from([8, 8, 4, 3] if spans else [8, 4, 2, 1])),
             vcpus=float(draw(st.sampled_from([64, 64, 12]))),
             network_gb_per_s=draw(st.sampled_from([50.0, 50.0, 1.0])),
             quota=draw(st.sampled_from([None, None, "q"])),
@@ -168,6 +191,8 @@ def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
     )
     quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
     job = {"eta": draw(st.sampled_from([4, 4, 1, 0])), "samples_per_step": draw(st.sampled_from([256, 64]))}
+    if spans:
+        job |= {"model": LARGE, "spans": draw(st.sampled_from([(2,), (2, 4), (2, 4, 8)]))}
     return make_market(*found.values(), quotas=quotas), workload.model_copy(update=job), policy
 
 
