@@ -11,6 +11,8 @@ from hexcloud.planner.distance import link_spec, scope_between
 
 COORDINATOR_PORT = 8477
 """Where a rented head listens: the only port that is opened on it."""
+REPLICA_PORT = 8478
+"""Where the head of a replica listens for its other machines. It is opened to nobody else."""
 METADATA_CLOUDS = frozenset({"aws", "gcp"})
 """Clouds whose machines can hear of their own end."""
 ENGINE = "HEXCLOUD_ENGINE"
@@ -111,6 +113,7 @@ def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Port
             "store": run_store(run.spec.store or "", run.id),
             "ca_pem": ports.authority.ca_pem if ports.authority else "",
             "coordinator_port": COORDINATOR_PORT,
+            "replica_port": REPLICA_PORT if spec.head else 0,
             "notice": cloud if cloud in METADATA_CLOUDS else "",
             "private_env": tuple(sorted(ports.pass_env)),
         }

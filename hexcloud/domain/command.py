@@ -88,6 +88,8 @@ class NodeSpec(Frozen):
     """Among those of the replica; its head, which alone generates, has 0."""
     head: SlotName | None = None
     """As `Slot.head`."""
+    replica_port: int = 0
+    """Where the head of a replica leads the other machines, on their own network; 0: there is no engine over them."""
     ranks: int = 1
     """Processes of the trainer on each of them."""
     rank_tflops: float | None = None

@@ -1,5 +1,6 @@
 """Of how many machines a run's replicas may be planned: as many as its engine and its provider can really run."""
 
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.run import RunSpec
 
 SPANS = (2, 4, 8)
@@ -8,7 +9,6 @@ SPANS = (2, 4, 8)
 def spans_of(spec: RunSpec) -> tuple[int, ...]:
     """Return how many machines may run one replica where one does not hold the model; empty: a replica takes one.
 
-    Emulated machines stand for any: the head serves at the rate of all. On rented ones no engine is started over
-    several machines yet, so none are planned.
+    SGLang runs on several. An emulated machine stands for any: the head serves at the rate of all.
     """
-    return () if spec.is_real else SPANS
+    return SPANS if spec.engine is EngineKind.SGLANG or not spec.is_real else ()
