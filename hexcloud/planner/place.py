@@ -1,6 +1,6 @@
 """place: counts become named slots. What runs keeps its name; a new slot gets a number no slot of the run has had."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 from hexcloud.domain.errors import PlanError
@@ -20,38 +20,24 @@ def place(allocation: Allocation, fleet: FleetState, market: Market) -> Placemen
     running = _Running(fleet)
     numbers = count(_first_unused(fleet))
     prices = {offer.id: offer.usd_per_hour for offer in market.offers}
-    slots: list[Slot] = []
     gang = allocation.trainer.column
-    for rank, name in enumerate(running.names(Role.TRAINER, gang.offer_id, gang.nodes, numbers)):
-        price = _price(prices, gang.offer_id)
-        slots.append(
-            Slot(
-                name=name,
-                role=Role.TRAINER,
-                offer_id=gang.offer_id,
-                rank=rank,
-                usd_per_hour=price,
-                trainer=gang,
-            )
-        )
+    price = _price(prices, gang.offer_id)
+    trainer = Slot(name=SlotName(""), role=Role.TRAINER, offer_id=gang.offer_id, usd_per_hour=price, trainer=gang)
+    slots = _ranked(trainer, running.names(Role.TRAINER, gang.offer_id, gang.nodes, numbers))
     for share in allocation.rollout:
         column = share.column
-        price = _price(prices, column.offer_id)
+        facts = {"offer_id": column.offer_id, "usd_per_hour": _price(prices, column.offer_id), "rollout": column}
         for names in running.units(column, share.count, numbers):
             head = names[0] if len(names) > 1 else None
-            slots += [
-                Slot(
-                    name=name,
-                    role=Role.ROLLOUT,
-                    offer_id=column.offer_id,
-                    rank=rank,
-                    head=head,
-                    usd_per_hour=price,
-                    rollout=column,
-                )
-                for rank, name in enumerate(names)
-            ]
+            slots += _ranked(
+                Slot.model_validate({"name": names[0], "role": Role.ROLLOUT, "head": head, **facts}), names
+            )
     return Placement(slots=tuple(sorted(slots, key=lambda slot: slot.name)))
+
+
+def _ranked(one: Slot, names: Sequence[SlotName]) -> list[Slot]:
+    """Return slots like one, with these names, in rank order."""
+    return [one.model_copy(update={"name": name, "rank": rank}) for rank, name in enumerate(names)]
 
 
 class _Running:
