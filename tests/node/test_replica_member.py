@@ -11,6 +11,7 @@ import pytest
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.generation import EngineKind
+from hexcloud.domain.messages import StopRequest
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.node.address import SKY_IPS
 from hexcloud.node.identity import Identity
@@ -73,7 +74,7 @@ def test_a_member_is_there_without_a_slot_until_the_end(
             (view,) = coordinator.view().nodes
             assert (view.role, view.slots, view.running) == (Role.ROLLOUT, 0, 0)
             if how == "the run ends":
-                coordinator.finish()
+                coordinator.stop(StopRequest(reason="enough"))
             else:
                 os.kill(os.getpid(), signal.SIGTERM)
             return await standing

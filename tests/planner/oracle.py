@@ -190,7 +190,10 @@ def markets(draw: st.DrawFn, makers: Makers, spans: bool = False) -> tuple[Marke
         max_pools=draw(st.sampled_from([None, None, None, 2])),
     )
     quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
-    job: dict[str, object] = {"eta": draw(st.sampled_from([4, 4, 1, 0])), "samples_per_step": draw(st.sampled_from([256, 64]))}
+    job: dict[str, object] = {
+        "eta": draw(st.sampled_from([4, 4, 1, 0])),
+        "samples_per_step": draw(st.sampled_from([256, 64])),
+    }
     if spans:
         job |= {"model": LARGE, "spans": draw(st.sampled_from([(2,), (2, 4), (2, 4, 8)]))}
     return make_market(*found.values(), quotas=quotas), workload.model_copy(update=job), policy
