@@ -132,7 +132,7 @@ def allocation_lines(plan: "ExecutionPlan") -> tuple[Line, ...]:
     for share in allocation.rollout:  # machines of one offer that run other batches are one line to a buyer
         offer = share.column.offer_id
         known = rollout.get(offer, Line(offer, Role.ROLLOUT, 0, 0.0))
-        count, total = known.count + share.count, known.total_usd_per_hour + share.usd_per_hour
+        count, total = known.count + share.machines, known.total_usd_per_hour + share.usd_per_hour
         rollout[offer] = Line(offer, Role.ROLLOUT, count, total)
     return (trainer, *sorted(rollout.values(), key=lambda line: (-line.total_usd_per_hour, line.offer)))
 

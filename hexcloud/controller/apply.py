@@ -1,9 +1,10 @@
 """Apply: make the fleet what the placement says. Level-triggered: what is done already is not done again."""
 
 from collections.abc import Mapping
+from itertools import chain
 
 from hexcloud.controller.budget import Purse
-from hexcloud.controller.gang import BROKEN_GANG, asked_for, is_at_work, remnants
+from hexcloud.controller.gang import BROKEN_GANG, asked_for, broken, is_at_work, is_waiting, remnants
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.launching import Launching
 from hexcloud.controller.life import OVER, Patience
@@ -12,6 +13,7 @@ from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
 from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot
 from hexcloud.planner.diff import diff
+from hexcloud.planner.moves import units
 
 Nodes = dict[NodeId, Node]
 _ENDING = frozenset({NodeStatus.LOST, NodeStatus.STOPPING, NodeStatus.DRAINING})
@@ -30,9 +32,10 @@ def apply(plan: ExecutionPlan, placement: Placement, nodes: Nodes, hands: Hands,
         after[remnant] = part(after[remnant], BROKEN_GANG)
     may_release = _is_filled(placement, after, hands.seen) or _held_long(hands)
     for released in change.releases:
-        after[released] = _release(after[released], hands, may_release)
+        after[released] = _release(after[released], after, hands, may_release)
+    _end_broken(after, hands)
     for node in nodes.values():
-        after[node.id] = _end_further(after[node.id], hands) if node.status in _ENDING else after[node.id]
+        after[node.id] = _end_further(after[node.id], after, hands) if node.status in _ENDING else after[node.id]
     sweep(nodes, hands)
     return after
 
@@ -84,16 +87,28 @@ def _launch(missing: tuple[Slot, ...], nodes: Nodes, launching: Launching, purse
     after, hands = dict(nodes), launching.hands
     gang = tuple(sorted((slot for slot in missing if slot.role is Role.TRAINER), key=lambda slot: slot.rank))
     joiners = gang if launching.may_join else ()
-    for slot in (*(slot for slot in missing if slot.role is Role.ROLLOUT), *joiners):
-        after |= _intend((slot,), after, hands, purse)
+    rollout = units(slot for slot in missing if slot.role is Role.ROLLOUT)
+    whole = (unit for unit in rollout if unit[0].rollout is None or len(unit) == unit[0].rollout.nodes)
+    for unit in (*whole, *((slot,) for slot in joiners)):
+        after |= _intend(unit, after, hands, purse)
     if gang and not launching.may_join and not any(_is_fenced(node, hands) for node in nodes.values()):
         after |= _intend(gang, after, hands, purse)
-    for unit in asked_for(after.values(), launching.slots, launching.may_join):
-        after |= {node.id: node for node in launching.launch(unit)}
+    for asked in asked_for(after.values(), launching.slots, launching.may_join):
+        after |= {node.id: node for node in launching.launch(asked)}
     return after
 
 
-def _end_further(node: Node, hands: Hands) -> Node:
+def _end_broken(nodes: Nodes, hands: Hands) -> None:
+    """End what is left of replicas; while a machine that leaves is still there, their heads may finish their work."""
+    for node in chain(*broken(nodes.values())):
+        if not is_waiting(node, nodes.values()):
+            may_finish = any(one.status is NodeStatus.DRAINING and is_waiting(one, (node,)) for one in nodes.values())
+            nodes[node.id] = (hands.drain if may_finish else hands.end)(node, BROKEN_GANG)
+
+
+def _end_further(node: Node, nodes: Nodes, hands: Hands) -> Node:
+    if node.status is NodeStatus.DRAINING and is_waiting(node, nodes.values()):
+        return node
     return hands.drain(node, "released") if node.status is NodeStatus.DRAINING else hands.end(node, "lost")
 
 
@@ -134,6 +149,7 @@ def _intent(slot: Slot, gang: int, nodes: Nodes, hands: Hands) -> Node:
         usd_per_hour=slot.usd_per_hour,
         rank=slot.rank,
         gang=gang,
+        head=slot.head,
     )
 
 
@@ -170,19 +186,23 @@ def _is_filled(placement: Placement, nodes: Nodes, seen: Seen) -> bool:
 
 def _works(node: Node, seen: Seen) -> bool:
     view = seen.node_view(node.id)
-    return node.role is Role.TRAINER or (view is not None and (view.running > 0 or view.tokens_per_s > 0))
+    return (
+        node.role is Role.TRAINER or node.rank > 0 or (view is not None and (view.running > 0 or view.tokens_per_s > 0))
+    )
 
 
 def _held_long(hands: Hands) -> bool:
     return hands.seen.wall_s - hands.memory.placed_at > hands.ports.timing.hold_s
 
 
-def _release(node: Node, hands: Hands, may_release: bool) -> Node:
+def _release(node: Node, nodes: Nodes, hands: Hands, may_release: bool) -> Node:
     """Make before break: what works is kept until its replacements work. A trainer goes first, or its heir cannot."""
     if hands.seen.is_trained:
         return hands.end(node, OVER)
     if node.status in {NodeStatus.REQUESTED, NodeStatus.STARTING}:
         return hands.end(node, "released before it was ready")
+    if is_waiting(node, nodes.values()):
+        return node
     if may_release or node.role is Role.TRAINER:
         return hands.drain(node, "released")
     return node

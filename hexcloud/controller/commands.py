@@ -12,6 +12,8 @@ from hexcloud.planner.distance import link_spec, scope_between
 
 COORDINATOR_PORT = 8477
 """Where a rented head listens: the only port that is opened on it."""
+REPLICA_PORT = 8478
+"""Where the head of a replica listens for its other machines. It is opened to nobody else."""
 METADATA_CLOUDS = frozenset({"aws", "gcp"})
 """Clouds whose machines can hear of their own end."""
 ENGINE = "HEXCLOUD_ENGINE"
@@ -53,7 +55,7 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         task=run.spec.task,
         weights=run.spec.weights,
         seed=run.spec.seed,
-        slots=slot.rollout.slots if slot.rollout else 0,
+        slots=slot.rollout.slots if slot.rollout and not _is_member(slot) else 0,
         engine=run.spec.engine,
         tp=slot.rollout.tp if slot.rollout else 1,
         replicas=slot.rollout.replicas if slot.rollout else 1,
@@ -68,6 +70,8 @@ def node_spec(node: Node, slot: Slot, plan: ExecutionPlan, seen: Seen, ports: Po
         spend_lease_s=ports.timing.spend_lease_s,
         training=_training(slot, run),
         gang=node.gang,
+        rank=node.rank,
+        head=node.head,
         ranks=run.spec.training.ranks or 1,
         region=_region(slot, seen),
         weights_stores=_weights_stores(slot, run),
@@ -133,6 +137,7 @@ def _beyond_this_machine(spec: NodeSpec, slot: Slot, run: RunRecord, ports: Port
             "store": run_store(run.spec.store or "", run.id),
             "ca_pem": ports.authority.ca_pem if ports.authority else "",
             "coordinator_port": COORDINATOR_PORT,
+            "replica_port": REPLICA_PORT if spec.head else 0,
             "notice": cloud if cloud in METADATA_CLOUDS else "",
             "private_env": tuple(sorted(ports.pass_env)),
         }
@@ -150,10 +155,15 @@ def emulate(slot: Slot, plan: ExecutionPlan, seen: Seen, emulation: EmulationPla
     shrink = emulation.local_weight_bytes / seen.run.workload.version_bytes
     return Emulation(
         clock_scale=emulation.clock_scale,
-        samples_per_s=(column.samples_per_s if column else 0.0) * emulation.clock_scale,
+        samples_per_s=(column.samples_per_s if column and not _is_member(slot) else 0.0) * emulation.clock_scale,
         link_bytes_per_s=route.gb_per_s * 1e9 * shrink * emulation.clock_scale if route else None,
         link_latency_ms=_latency_ms(route, plan, seen) / emulation.clock_scale if route else 0.0,
     )
+
+
+def _is_member(slot: Slot) -> bool:
+    """Does another machine serve what this one makes with it? A replica's head has the rate of all its machines."""
+    return slot.role is Role.ROLLOUT and slot.rank > 0
 
 
 def _latency_ms(route: WeightRoute, plan: ExecutionPlan, seen: Seen) -> float:

@@ -1,7 +1,8 @@
-"""Gangs: machines that are rented in one call and come up together. A rollout node is a gang of one.
+"""Gangs: machines that are rented in one call and come up together. A rollout node is a gang of one, or of its replica.
 
 A trainer's gang that is at work under the head that the plan wants changes its size as it trains: members join one by
-one and leave one by one (docs/adr/0013). Every other change gives it back whole.
+one and leave one by one (docs/adr/0013). Every other change gives it back whole. A replica knows no other change:
+without one of its machines its engine is gone, so the others end too, and another is planned (docs/adr/0014).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ def is_at_work(placement: Placement, nodes: Iterable[Node], seen: Seen) -> bool:
 def asked_for(
     nodes: Iterable[Node], slots: Mapping[SlotName, Slot], may_join: bool = False
 ) -> tuple[tuple[Node, ...], ...]:
-    """Return the stored intents that are to be launched, each gang as one, in rank order.
+    """Return the stored intents that are to be launched, each gang as one, in rank order; rollout before trainers.
 
     Of a gang whose intents are not all stored nothing is launched: its controller died between two of them. Who would
     join a gang is launched only while it is at work (`may_join`).
@@ -41,9 +42,33 @@ def asked_for(
     wanted = [node for node in nodes if node.status is NodeStatus.REQUESTED and node.slot in slots]
     whole = (node for node in wanted if node.role is Role.TRAINER and not node.is_joiner)
     trainers = tuple(sorted(whole, key=lambda node: node.rank))
-    singles = tuple((node,) for node in wanted if node.role is Role.ROLLOUT or (may_join and node.is_joiner))
-    is_whole = bool(trainers) and all(node.gang == len(trainers) for node in trainers)
-    return (*singles, trainers) if is_whole else singles
+    rollout = replicas(node for node in wanted if node.role is Role.ROLLOUT)
+    joiners = ((node,) for node in wanted if may_join and node.is_joiner)
+    gangs = (*rollout, *joiners, *([trainers] if trainers else []))
+    return tuple(gang for gang in gangs if all(node.gang == len(gang) for node in gang))
+
+
+def replicas(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], ...]:
+    """Return rollout nodes by replica, those that were asked for together, in rank order."""
+    found: dict[tuple[SlotName, float], list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: node.rank):
+        found.setdefault((node.unit, node.requested_at_s), []).append(node)
+    return tuple(tuple(members) for members in found.values())
+
+
+def broken(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], ...]:
+    """Return what is left of each replica that is not whole; machines that drain are as good as gone."""
+    live = [node for node in nodes if node.role is Role.ROLLOUT and node.head and node.status in LIVE]
+    staying = (tuple(node for node in one if node.status is not NodeStatus.DRAINING) for one in replicas(live))
+    return tuple(one for one in staying if one and len(one) < one[0].gang)
+
+
+def is_waiting(node: Node, nodes: Iterable[Node]) -> bool:
+    """Does a machine wait for its replica's head, which may finish what it holds on it? Then it leaves after it."""
+    if node.role is not Role.ROLLOUT or node.rank == 0:
+        return False
+    together = (node.head, node.requested_at_s)
+    return any((one.slot, one.requested_at_s) == together and one.status in LIVE for one in nodes)
 
 
 def remnants(change: Diff, placement: Placement, nodes: Mapping[NodeId, Node]) -> tuple[NodeId, ...]:

@@ -262,7 +262,7 @@ def waste_of(nodes: tuple[Node, ...], ledger: tuple[LedgerEntry, ...]) -> tuple[
         bills[entry.node_id] += entry.usd
     gangs: defaultdict[tuple[Role, str, float], list[Node]] = defaultdict(list)
     for node in nodes:
-        one = f"{node.offer_id} {node.id}" if node.gang == 1 else node.offer_id
+        one = f"{node.offer_id} {node.id if node.gang == 1 else node.head}"
         gangs[node.role, one, node.requested_at_s].append(node)
     rows = []
     for gang in gangs.values():

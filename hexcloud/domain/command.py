@@ -88,7 +88,13 @@ class NodeSpec(Frozen):
     checkpoint_every: int = CHECKPOINT_EVERY
     training: TrainingSpec = TrainingSpec()
     gang: int = 1
-    """Machines of the trainer as planned."""
+    """Machines of the trainer, or of the replica, as planned."""
+    rank: int = 0
+    """Among those of the replica; its head, which alone generates, has 0."""
+    head: SlotName | None = None
+    """As `Slot.head`."""
+    replica_port: int = 0
+    """Where the head of a replica leads the other machines, on their own network; 0: there is no engine over them."""
     ranks: int = 1
     """Processes of the trainer on each of them."""
     rank_tflops: float | None = None

@@ -64,6 +64,13 @@ class Node(Frozen):
     """Its place in its gang; a gang's head has 0."""
     gang: int = 1
     """Machines that were asked for in one call with it, itself included: they come up together or not at all."""
+    head: SlotName | None = None
+    """As `Slot.head`."""
+
+    @property
+    def unit(self) -> SlotName:
+        """As `Slot.unit`."""
+        return self.head or self.slot
 
     @property
     def is_joiner(self) -> bool:

@@ -23,22 +23,26 @@ class Role(StrEnum):
 
 
 class RolloutColumn(Frozen):
-    """One way to use one instance of an offer for rollout. Rates are per instance."""
+    """One way to use one instance of an offer for rollout, or a few as one replica. Rates are of them together."""
 
     offer_id: OfferId
     tp: int
     """Tensor-parallel degree of a replica."""
     replicas: int
-    """Replicas on the instance."""
+    """Replicas on the instance; 1 where it takes several."""
     batch: int
     """Running samples per replica."""
     samples_per_s: float
     generation_s: float
     """p95 time from grant to finished sample."""
+    nodes: int = 1
+    """Instances, of one zone, that come, work and go together: more than 1 where none holds the model alone."""
+    spread_s: float = 0.0
+    """From the moment at which the first of them has a version of the weights until all have it."""
 
     @property
     def slots(self) -> int:
-        """Samples that run at once on the instance."""
+        """Samples that run at once on the instances."""
         return self.replicas * self.batch
 
 
@@ -76,12 +80,17 @@ class Columns(Frozen):
 
 
 class RolloutShare(Frozen):
-    """`count` instances that all run `column`."""
+    """`count` times the instances of `column`."""
 
     column: RolloutColumn
     count: int = Field(gt=0)
     usd_per_hour: float
-    """Price of all `count` instances."""
+    """Price of all of them."""
+
+    @property
+    def machines(self) -> int:
+        """Instances in all."""
+        return self.count * self.column.nodes
 
 
 class TrainerShare(Frozen):
@@ -130,16 +139,26 @@ class Allocation(Frozen):
 
 
 class Slot(Frozen):
-    """A named place for one machine. The trainer's slots form one gang; rank 0 is its head."""
+    """A named place for one machine. The trainer's slots form one gang, those of a replica another; rank 0 is its head.
+
+    Of a replica each slot has the whole column.
+    """
 
     name: SlotName
     role: Role
     offer_id: OfferId
     rank: int = 0
+    head: SlotName | None = None
+    """Slot of the head of a replica of several machines; None where there is one, and of trainers."""
     usd_per_hour: float = Field(gt=0)
     """Price at plan time: the baseline for the price trigger."""
     rollout: RolloutColumn | None = None
     trainer: TrainerColumn | None = None
+
+    @property
+    def unit(self) -> SlotName:
+        """What comes and goes with it: the head of its replica, or itself."""
+        return self.head or self.name
 
 
 class Placement(Frozen):

@@ -40,6 +40,8 @@ class Workload(Frozen):
     """Layouts in which this job can be trained, the preferred first."""
     published_bytes_per_param: int = Field(default=2, gt=0)
     """Of a weight in the trainer's passes and as a version travels: 2 is bf16, 4 fp32."""
+    spans: tuple[int, ...] = ()
+    """Machines that may run one replica where one does not hold the model, fewest first; empty: the engine cannot."""
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 

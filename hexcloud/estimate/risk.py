@@ -19,9 +19,12 @@ def startup_s(offer: Offer | None, calibration: Calibration) -> float:
     return calibration.startup_s if offer is None or offer.startup_s is None else offer.startup_s
 
 
-def availability(offer: Offer, calibration: Calibration) -> float:
-    """Return the share of time a slot has a working machine: between losses, a new one has to start."""
-    missing_h = interruptions_per_hour(offer, calibration) * startup_s(offer, calibration) / _S_PER_H
+def availability(offer: Offer, calibration: Calibration, machines: int = 1) -> float:
+    """Return the share of time that machines of which none works without the others work: after a loss all start anew.
+
+    One machine is a slot of its own.
+    """
+    missing_h = machines * interruptions_per_hour(offer, calibration) * startup_s(offer, calibration) / _S_PER_H
     return 1.0 / (1.0 + missing_h)
 
 

@@ -3,6 +3,9 @@
 A decode step reads the weights once and the KV cache of every running sample, so it is bound by memory bandwidth:
 `t_step = (W/tp + b*c*k') / (bandwidth*e_m) + 2*P*b / (tp*flops*e_c) + t_tp(b)`. Without the KV term the H20 comes out
 at half the speed of an H800, while AReaL-Hex (arXiv 2511.00796, table 1) implies 0.95.
+
+A replica over several machines is one engine whose tensor parallelism crosses their network (SGLang's `--nnodes`):
+every all-reduce, of decode steps and of prompts, goes round all GPUs in one ring that leaves each machine once.
 """
 
 import math
@@ -12,6 +15,7 @@ from hexcloud.domain.calibration import Efficiency
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import kv_bytes_per_gpu
+from hexcloud.estimate.traffic import NETWORK_SHARE
 
 P95_NORMAL = 1.6449
 """95th percentile of the standard normal distribution."""
@@ -34,6 +38,11 @@ class Replica:
     efficiency: Efficiency
     tp: int
     batch: int
+    machines: int = 1
+    network_gb_per_s: float = math.inf
+    """Between the machines: of one of them, one way, 1e9 bytes/s."""
+    latency_s: float = 0.0
+    """Between the machines, one way."""
 
 
 def decode_step_s(replica: Replica, workload: Workload) -> float:
@@ -48,9 +57,13 @@ def decode_step_s(replica: Replica, workload: Workload) -> float:
 
 
 def prefill_s(replica: Replica, workload: Workload) -> float:
-    """Return seconds of compute one prompt takes; a group's prompts are not shared, as updates flush the cache."""
+    """Return seconds one prompt takes; a group's prompts are not shared, as updates flush the cache.
+
+    Inside a machine that is compute; over a network the sums of activations show too.
+    """
     computing = 2.0 * workload.model.params * workload.prompt_tokens / _flops(replica)
-    return computing / replica.efficiency.rollout_speed
+    summing = _all_reduces_s(replica, workload, workload.prompt_tokens) if replica.machines > 1 else 0.0
+    return (computing + summing) / replica.efficiency.rollout_speed
 
 
 def samples_per_s(replica: Replica, workload: Workload) -> float:
@@ -87,10 +100,20 @@ def _flops(replica: Replica) -> float:
 
 
 def _tensor_parallel_s(replica: Replica, workload: Workload) -> float:
-    """Ring all-reduce of one activation per sample, twice per layer."""
-    if replica.tp == 1:
-        return 0.0
-    model = workload.model
-    sent = 2.0 * (replica.tp - 1) / replica.tp * replica.batch * model.hidden * model.bytes_per_param
-    per_reduce = ALL_REDUCE_LATENCY_S + sent / (replica.gpu.link_gb_per_s * 1e9)
-    return ALL_REDUCES_PER_LAYER * model.layers * per_reduce
+    """All-reduces of one activation per sample."""
+    return 0.0 if replica.tp == 1 else _all_reduces_s(replica, workload, replica.batch)
+
+
+def _all_reduces_s(replica: Replica, workload: Workload, tokens: float) -> float:
+    """Ring all-reduce of one activation per token, twice per layer; each half of it crosses every network once."""
+    model, gb_per_s, latency_s = workload.model, replica.gpu.link_gb_per_s, ALL_REDUCE_LATENCY_S
+    if replica.machines > 1:
+        gb_per_s = min(gb_per_s, replica.network_gb_per_s * NETWORK_SHARE)
+        latency_s += 2.0 * (replica.machines - 1) * replica.latency_s
+    sent = 2.0 * (replica.tp - 1) / replica.tp * tokens * model.hidden * model.bytes_per_param
+    return ALL_REDUCES_PER_LAYER * model.layers * (latency_s + sent / (gb_per_s * 1e9))
+
+
+def spread_s(replica: Replica, workload: Workload) -> float:
+    """Return seconds in which the first machine of a replica hands a version on to the others, all at once."""
+    return (replica.machines - 1) * workload.version_bytes / (replica.network_gb_per_s * 1e9)

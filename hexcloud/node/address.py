@@ -35,14 +35,19 @@ class Place:
     """By which machines of its own network reach it."""
 
 
+def near_address(rank: int, environment: Mapping[str, str]) -> str:
+    """Return the address of a machine of this one's gang, by which the others of it reach it."""
+    addresses = environment.get(SKY_IPS, "").split()
+    return addresses[rank] if rank < len(addresses) else HERE
+
+
 async def find_place(cloud: str, environment: Mapping[str, str]) -> Place:
     """Return a node's place; `cloud` is whose metadata there are, if any."""
     addresses = environment.get(SKY_IPS, "").split()
     host = environment.get(HOST) or (EVERYWHERE if addresses else HERE)
     if host not in {EVERYWHERE, "::"}:
         return Place(host, environment.get(ADDRESS) or host, host)
-    rank = node_rank(environment)
-    known = addresses[rank] if rank < len(addresses) else HERE
+    known = near_address(node_rank(environment), environment)
     return Place(host, environment.get(ADDRESS) or await _public_address(cloud, environment) or known, known)
 
 

@@ -1,4 +1,7 @@
-"""Presence: a trainer's node among the others. It registers, heartbeats and measures links as a rollout node does."""
+"""Presence: a node that generates nothing, among the others: the trainer's, and a replica's but its head.
+
+It registers, heartbeats and measures links as a rollout node does.
+"""
 
 import asyncio
 import time
@@ -35,7 +38,7 @@ async def _heed_nothing(_world: World | None) -> None:
 
 @dataclass
 class Presence:
-    """What a trainer's node says of itself. `notice` may change meanwhile."""
+    """What such a node says of itself. `notice` may change meanwhile."""
 
     spec: NodeSpec
     address: str

@@ -23,9 +23,11 @@ from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
 from hexcloud.node.link_cap import link_cap
 from hexcloud.node.notice import watching
+from hexcloud.node.replica_member import line_of, stand_by
 from hexcloud.node.sglang_process import SglangProcess
 from hexcloud.node.startup import startup
 from hexcloud.runtime.probe import ProbeServer
+from hexcloud.runtime.replica_line import ReplicaHead
 from hexcloud.runtime.rollout import Ending, Equipment, RolloutAgent
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_link import CoordinatorLink
@@ -49,7 +51,9 @@ def main() -> int:
     directory = Path.cwd()
     identity = read_identity(directory, Role.ROLLOUT, os.environ)
     log_as_json(identity)
-    engine = ENGINES[identity.spec.engine](identity.spec, directory)
+    if identity.spec.rank > 0:
+        return asyncio.run(stand_by(identity, directory))
+    engine = _engine(identity, directory)
     engine.warm_up()
     try:
         ending = asyncio.run(_run(identity, engine, directory))
@@ -57,6 +61,14 @@ def main() -> int:
         engine.close()
     log.info("node_ended", why=ending)
     return ending.exit_code
+
+
+def _engine(identity: Identity, directory: Path) -> EngineProcess | SglangProcess:
+    line = line_of(identity, os.environ)
+    if line is None:
+        return ENGINES[identity.spec.engine](identity.spec, directory)
+    lead = partial(ReplicaHead, line.address, line.key, identity.spec.gang - 1)
+    return SglangProcess(identity.spec, directory, line.near, lead)
 
 
 async def _run(identity: Identity, engine: EngineProcess | SglangProcess, directory: Path) -> Ending:

@@ -133,7 +133,7 @@ def _infeasible(problem: Problem, asked: float) -> InfeasibleError:
 def _allocation(found: Found, proof: Proof) -> Allocation:
     rules, solution = found.rules, found.solution
     shares = [
-        RolloutShare(column=column, count=count, usd_per_hour=count * rules.offer(column).usd_per_hour)
+        RolloutShare(column=column, count=count, usd_per_hour=count * column.nodes * rules.offer(column).usd_per_hour)
         for column, machines in rules.rollout
         if (count := solution.count(machines)) > 0
     ]

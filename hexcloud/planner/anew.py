@@ -5,11 +5,13 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Placement, RolloutColumn, Slot
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.rollout import Replica
-from hexcloud.planner.columns import rollout_column
+from hexcloud.planner.columns import across_column, rollout_column
 
 
 def column_anew(column: RolloutColumn, offer: Offer, market: Market, workload: Workload) -> RolloutColumn:
     """Return a column of an offer with today's rate and generation time."""
+    if column.nodes > 1:
+        return across_column(offer, column.nodes, column.batch, market, workload)
     efficiency = market.calibration.of(offer.gpu, workload.model)
     replica = Replica(market.gpus[offer.gpu], efficiency, tp=column.tp, batch=column.batch)
     return rollout_column(offer, replica, workload)

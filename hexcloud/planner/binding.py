@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 
 from hexcloud.domain.offer import OfferId, Tenure
 from hexcloud.domain.plan import RolloutColumn, TrainerColumn
+from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rules import RuleModel
 from hexcloud.planner.search import Found
@@ -52,15 +53,16 @@ def _full(found: Found, held: Held, gang: TrainerColumn) -> list[str]:
     rules, problem = found.rules, found.rules.problem
     machines = Counter({gang.offer_id: gang.nodes})
     for column, count in held:
-        machines[column.offer_id] += count
+        machines[column.offer_id] += count * column.nodes
     workload, policy = problem.workload, problem.policy
-    names = [f"stock[{name}]" for name, count in sorted(machines.items()) if count >= problem.stock[name]]
-    names += _full_quotas(problem, machines)
+    more = {gang.offer_id: 1} | {column.offer_id: column.nodes for column, _ in held}
+    names = [f"stock[{name}]" for name, count in sorted(machines.items()) if count + more[name] > problem.stock[name]]
+    names += _full_quotas(problem, machines, more)
     slots = sum(column.slots * count for column, count in held) + min(column.slots for column, _ in held)
     if slots > (workload.eta + 1) * workload.samples_per_step:
         names.append("in_flight")
     bill = sum(part.usd_per_hour(found.solution) for part in (rules.rent, rules.egress, rules.one_off))
-    cheapest = min(rules.offer(column).usd_per_hour for column, _ in held)
+    cheapest = min(column.nodes * rules.offer(column).usd_per_hour for column, _ in held)
     if policy.max_usd_per_hour is not None and bill + cheapest > policy.max_usd_per_hour:
         names.append("hourly_budget")
     if policy.max_pools is not None and len(machines) >= policy.max_pools:
@@ -70,14 +72,14 @@ def _full(found: Found, held: Held, gang: TrainerColumn) -> list[str]:
     return names
 
 
-def _full_quotas(problem: Problem, machines: Counter[OfferId]) -> list[str]:
+def _full_quotas(problem: Problem, machines: Counter[OfferId], more: dict[OfferId, int]) -> list[str]:
     drawn: dict[str, float] = defaultdict(float)
     smallest: dict[str, float] = {}
     for name, count in machines.items():
         for key, units in problem.offers[name].draws():
             if key in problem.quotas:
                 drawn[key] += count * units
-                smallest[key] = min(units, smallest.get(key, units))
+                smallest[key] = min(units * more[name], smallest.get(key, INFINITY))
     return [f"quota[{key}]" for key, units in sorted(drawn.items()) if units + smallest[key] > problem.quotas[key]]
 
 

@@ -4,16 +4,16 @@ Rollout at every legal tensor-parallel degree and every halving of the largest b
 Nothing is chosen here: which of them count at a throughput is decided there (`useful`), or proofs would hold only for
 what was chosen beforehand. One thing is: of the layouts of one gang only the fastest that fits stays. They cost the
 same, take the same machines of every limit, and differ in nothing but their rate, of which no rule minds more: whatever
-plan has a slower one is as cheap and as good with the fastest. A replica stays inside one machine: the engine is
-started per machine, and slots are placed, drained and lost one by one. A model that fits no machine of an offer is a
-Rejection with the memory it needs.
+plan has a slower one is as cheap and as good with the fastest. A replica of several machines is one column of so many
+(see `spans`): it makes what it makes whole, and nothing in parts. A model that fits no machine of an offer, nor as many
+as may be one replica, is a Rejection with the memory it needs.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from hexcloud.domain.formation import Formation
-from hexcloud.domain.market import Market, Rejection
+from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Layout, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
@@ -23,11 +23,12 @@ from hexcloud.estimate import rollout, training
 from hexcloud.estimate.memory import largest_batch, pass_sizes
 from hexcloud.estimate.rollout import Replica
 from hexcloud.estimate.training import Gang
+from hexcloud.planner.distance import link_spec
 from hexcloud.planner.kinds import Crew, Kinds, Ladder
+from hexcloud.planner.spans import Spans, is_legal_across, legal_tp
 
 MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
-MAX_TP = 8
 LARGEST_GANG = 64
 """Machines."""
 _NOBODY = OfferId("")
@@ -46,8 +47,12 @@ def build_columns(
     kinds: dict[OfferId, tuple[int, int]] = {}
     for offer in sorted(offers, key=lambda one: one.id):
         ladder, crew = shop.ladder(offer), shop.crew(offer)
-        if shop.ladders[ladder] or (shop.crews[crew] and shop.crews[crew][0].nodes <= _depth(offer, policy)):
+        least = [units[0].nodes for units in (shop.ladders[ladder], shop.crews[crew]) if units]
+        if least and min(least) <= _depth(offer, policy):
             kinds[offer.id] = (ladder, crew)
+        elif least:
+            reason = f"{workload.model.name} takes at least {min(least)} machines, {_depth(offer, policy)} can be had"
+            rejections.append(Rejection(offer_id=offer.id, rule="stock", reason=reason))
         else:
             hbm_gib = market.gpus[offer.gpu].hbm_gib
             reason = f"neither a rollout replica nor a gang fits {hbm_gib:g} GiB GPUs with {workload.model.name}"
@@ -67,15 +72,17 @@ class _Shop:
         self.crews: list[Crew] = [()]
         """The first is that of machines which may not train."""
         self._market, self._workload, self._policy = market, workload, policy
-        self._ladder_numbers: dict[tuple[str, int], int] = {}
+        self._spans = Spans(market, workload)
+        self._ladder_numbers: dict[tuple[str, int, float], int] = {}
         self._crew_numbers: dict[tuple[str, int, float], int] = {}
         self._singles: dict[str, Replica] = {}
         self._speeds: dict[tuple[str, int, int], _Speed] = {}
         self._deepest = max((_depth(offer, policy) for offer in offers), default=0)
 
     def ladder(self, offer: Offer) -> int:
-        """Return the number of an offer's ladder; the network counts in none."""
-        kind = (offer.gpu, offer.gpu_count)
+        """Return the number of an offer's ladder; the network counts where a replica takes several machines."""
+        is_alone = max(self._spans.of(self._market.gpus[offer.gpu])) == 1
+        kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else offer.network_gb_per_s)
         if kind not in self._ladder_numbers:
             self._ladder_numbers[kind] = len(self.ladders)
             self.ladders.append(tuple(self._rungs(offer)))
@@ -95,10 +102,13 @@ class _Shop:
         """Yield a column for every legal degree and every halving of its largest useful batch, smallest first."""
         admitted = (self._workload.eta + 1) * self._workload.samples_per_step
         single = self._single(offer.gpu)
-        for tp in _legal_tp(offer, self._workload):
-            replicas = offer.gpu_count // tp
+        for nodes, tp in self._degrees(offer, single):
+            replicas = offer.gpu_count * nodes // tp
             full = min(MAX_BATCH, largest_batch(self._workload, single.gpu, tp), admitted // replicas)
             for batch in _halvings(full):
+                if nodes > 1:
+                    yield across_column(offer, nodes, batch, self._market, self._workload).twin(offer_id=_NOBODY)
+                    continue
                 speed = self._speed(offer.gpu, tp, batch)
                 yield _ANY.twin(
                     tp=tp,
@@ -107,6 +117,15 @@ class _Shop:
                     samples_per_s=speed.samples_per_s * replicas,
                     generation_s=speed.generation_s,
                 )
+
+    def _degrees(self, offer: Offer, single: Replica) -> Iterator[tuple[int, int]]:
+        """Yield machines and tensor-parallel degree of every legal replica."""
+        model = self._workload.model
+        for nodes in self._spans.of(single.gpu):
+            if nodes == 1:
+                yield from ((nodes, tp) for tp in legal_tp(offer.gpu_count, model))
+            elif is_legal_across(nodes * offer.gpu_count, model):
+                yield nodes, nodes * offer.gpu_count
 
     def _single(self, gpu: str) -> Replica:
         if gpu not in self._singles:
@@ -183,10 +202,29 @@ def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> Rollou
     )
 
 
-def _legal_tp(offer: Offer, workload: Workload) -> list[int]:
-    """Degrees that divide the attention heads and the machine's GPUs, inside one machine."""
-    largest = min(MAX_TP, offer.gpu_count)
-    return [tp for tp in range(1, largest + 1) if workload.model.heads % tp == 0 and offer.gpu_count % tp == 0]
+def across_column(offer: Offer, nodes: int, batch: int, market: Market, workload: Workload) -> RolloutColumn:
+    """Return the column of one replica on all GPUs of several machines of an offer, in one zone."""
+    link = link_spec(LinkScope.ZONE, market.network)
+    replica = Replica(
+        gpu=market.gpus[offer.gpu],
+        efficiency=market.calibration.of(offer.gpu, workload.model),
+        tp=nodes * offer.gpu_count,
+        batch=batch,
+        machines=nodes,
+        network_gb_per_s=min(offer.network_gb_per_s, link.gb_per_s) if link else offer.network_gb_per_s,
+        latency_s=link.latency_ms / 1e3 if link else 0.0,
+    )
+    speed = _speed_of(replica, workload)
+    return RolloutColumn(
+        offer_id=offer.id,
+        tp=replica.tp,
+        replicas=1,
+        batch=batch,
+        samples_per_s=speed.samples_per_s,
+        generation_s=speed.generation_s,
+        nodes=nodes,
+        spread_s=rollout.spread_s(replica, workload),
+    )
 
 
 def _legal_formations(offer: Offer, nodes: int, workload: Workload) -> Iterator[Formation]:

@@ -73,7 +73,7 @@ def _pairs(contest: Contest) -> tuple[Ints, Ints]:
 def _is_allowed(contest: Contest, one: Ints, other: Ints) -> Flags:
     """May a plan do without the second column, as far as stock, what runs and what it must hold are concerned?"""
     table = contest.useful.table
-    is_same = table.offer[one] == table.offer[other]
+    is_same = (table.offer[one] == table.offer[other]) & (table.nodes[one] == table.nodes[other])
     is_free = ~table.is_bound[other]
     allowed: Flags = is_same | (is_free & _plentiful(contest)[table.offer[one]])
     return allowed
@@ -84,10 +84,12 @@ def _plentiful(contest: Contest) -> Flags:
     useful, among = contest.useful, contest.among
     table = useful.table
     left = table.facts.stock - contest.taken
-    most, total = np.zeros(len(left)), np.zeros(len(left))
+    most, total, largest = np.zeros(len(left)), np.zeros(len(left)), np.zeros(len(left))
     np.maximum.at(most, table.offer[among], useful.need[among])
-    np.add.at(total, table.offer[among], useful.need[among])
-    plentiful: Flags = np.minimum(most, total) <= left
+    np.maximum.at(largest, table.offer[among], table.nodes[among])
+    np.add.at(total, table.offer[among], useful.need[among] * table.nodes[among])
+    with np.errstate(invalid="ignore"):  # of an offer without columns: 0 of infinitely many
+        plentiful: Flags = np.minimum(most * largest, total) <= left
     return plentiful
 
 

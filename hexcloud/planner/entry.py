@@ -168,5 +168,5 @@ def _held(found: Found) -> Counter[tuple[Role, OfferId]]:
     plan, required = held_in(found), found.rules.problem.require
     held = Counter({(Role.TRAINER, plan.gang.offer_id): plan.gang.nodes})
     for column, count in plan.rollout:
-        held[Role.ROLLOUT, column.offer_id] += count
+        held[Role.ROLLOUT, column.offer_id] += count * column.nodes
     return Counter({key: count for key, count in held.items() if key[1] in required})

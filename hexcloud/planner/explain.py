@@ -174,7 +174,7 @@ def _has_role(problem: Problem, offer: Offer, samples_per_s: float) -> bool:
     """Could an offer train at this throughput, or roll out beside a trainer, whatever it costs?"""
     gangs = (gang for gang in problem.kinds.gangs_of(offer.id) if gang.nodes <= problem.stock[offer.id])
     trains = any(gang.samples_per_s * problem.duty >= samples_per_s for gang in gangs)
-    columns = problem.kinds.rollout_of(offer.id)
+    columns = (one for one in problem.kinds.rollout_of(offer.id) if one.nodes <= problem.stock[offer.id])
     return trains or any(problem.is_young_enough(column, 0.0, samples_per_s) for column in columns)
 
 
@@ -242,5 +242,5 @@ def rejected_counts(rejections: tuple[Rejection, ...]) -> dict[str, int]:
 def _count_by_offer(allocation: Allocation) -> Counter[OfferId]:
     counts = Counter({allocation.trainer.column.offer_id: allocation.trainer.column.nodes})
     for share in allocation.rollout:
-        counts[share.column.offer_id] += share.count
+        counts[share.column.offer_id] += share.machines
     return counts

@@ -126,8 +126,12 @@ def _machines(problem: Problem) -> dict[SlotName, Offer]:
 def _by_machine(placement: Placement, split: _Split) -> Placement:
     """Return a placement whose slots are the fleet's own machines."""
     others = {name: iter(machines) for name, machines in split.others.items()}
+    names = {
+        slot.name: split.gang[slot.rank] if slot.trainer else next(others[slot.offer_id])
+        for slot in sorted(placement.slots, key=lambda slot: (slot.unit, slot.rank))
+    }
     slots = [
-        slot.model_copy(update={"name": split.gang[slot.rank] if slot.trainer else next(others[slot.offer_id])})
+        slot.model_copy(update={"name": names[slot.name], "head": slot.head and names[slot.head]})
         for slot in placement.slots
     ]
     return Placement(slots=tuple(sorted(slots, key=lambda slot: slot.name)))

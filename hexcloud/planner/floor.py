@@ -85,7 +85,7 @@ def _certified(useful: Useful, solution: Solution, alive: Ints) -> tuple[float, 
     bound, paid = _priced(useful, solution)
     reduced: Floats = table.price - paid
     worst = np.zeros(len(table.facts))
-    np.minimum.at(worst, table.offer[alive], reduced[alive])
+    np.minimum.at(worst, table.offer[alive], reduced[alive] / table.nodes[alive])
     return bound + float(worst @ table.facts.stock), reduced
 
 

@@ -15,7 +15,9 @@ def forecast(
 ) -> Forecast:
     """Return throughput, price per hour (rent and egress), step time, staleness and weight sync of a plan."""
     samples_per_s = allocation.samples_per_s
-    arrival_s = arrivals_s(routes, machines, workload.version_bytes)
+    spread_s = {slot.name: slot.rollout.spread_s for slot in placement.slots if slot.rollout is not None}
+    arrivals = arrivals_s(routes, machines, workload.version_bytes)
+    arrival_s = {name: seconds + spread_s.get(name, 0.0) for name, seconds in arrivals.items()}
     return Forecast(
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * workload.tokens_per_sample,
@@ -62,7 +64,8 @@ def _staleness(
     Rollout that outruns the trainer fills the queue to the admission bound, so samples wait until they are eta old.
     Else a mean sample is as old as the rule of reach says (`estimate.freshness`), with its mean time by Little's law.
     """
-    slots = [(slot.name, slot.rollout) for slot in placement.role(Role.ROLLOUT) if slot.rollout is not None]
+    heads = (slot for slot in placement.role(Role.ROLLOUT) if slot.rank == 0)
+    slots = [(slot.name, slot.rollout) for slot in heads if slot.rollout is not None]
     made = sum(column.samples_per_s for _, column in slots)
     if made > allocation.trainer.column.samples_per_s:
         return float(workload.eta)

@@ -69,7 +69,7 @@ def _bought(shop: Shop) -> tuple[float | None, Fleet]:
 def _fleet(held: Held) -> Fleet:
     machines: Fleet = Counter({held.gang.offer_id: held.gang.nodes})
     for column, count in held.rollout:
-        machines[column.offer_id] += count
+        machines[column.offer_id] += count * column.nodes
     return machines
 
 

@@ -77,10 +77,11 @@ class _Basket:
     def _usd_per_sample(self, column: RolloutColumn) -> float:
         offer = self.problem.offers[column.offer_id]
         rate = self.problem.rate(column, self.samples_per_s)
-        return (offer.usd_per_hour + self.problem.new_machine_usd_per_hour(offer)) / rate if rate > 0 else INFINITY
+        price = column.nodes * (offer.usd_per_hour + self.problem.new_machine_usd_per_hour(offer))
+        return price / rate if rate > 0 else INFINITY
 
     def _is_left(self, column: RolloutColumn) -> bool:
-        return self.held[column.offer_id] < self.problem.stock[column.offer_id]
+        return self.held[column.offer_id] + column.nodes <= self.problem.stock[column.offer_id]
 
     def _helps(self, column: RolloutColumn) -> bool:
         """Would one more machine of a column bring the basket nearer to a rule that it still breaks?"""
@@ -95,6 +96,6 @@ class _Basket:
 
     def _take(self, column: RolloutColumn) -> None:
         offer, rate = self.problem.offers[column.offer_id], self.problem.rate(column, self.samples_per_s)
-        self.held[column.offer_id] += 1
+        self.held[column.offer_id] += column.nodes
         self.rates[offer.domain] += rate
         self.spot_rate += rate if offer.tenure is Tenure.SPOT else 0.0

@@ -3,6 +3,8 @@
 A fleet that is short is repaired at once. Everything else must pay: saving over the horizon > k * disruption.
 """
 
+from itertools import chain
+
 from hexcloud.domain.diff import Judgement, MoveKind, Verdict
 from hexcloud.domain.fleet import FleetState, Node, NodeStatus
 from hexcloud.domain.frozen import Frozen
@@ -14,7 +16,7 @@ from hexcloud.estimate.resize import resize_s
 from hexcloud.estimate.risk import startup_s
 from hexcloud.planner.diff import diff
 from hexcloud.planner.distance import forecast_gb_per_s
-from hexcloud.planner.moves import Move, independent_moves, leaves_region, whole_move
+from hexcloud.planner.moves import Move, independent_moves, leaves_region, units, whole_move
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.resize import is_resize
 from hexcloud.planner.worth import Worth
@@ -72,8 +74,10 @@ class _Bench:
         self.nodes: dict[SlotName, Node] = {
             node.slot: node for node in case.fleet.live() if node.status is not NodeStatus.DRAINING
         }
-        self.held = tuple(slot for slot in current.slots if slot.name in self.nodes)
-        self.lost = tuple(slot for slot in current.slots if slot.name not in self.nodes)
+        broken = {slot.unit for slot in current.slots if slot.name not in self.nodes}
+        # Of a replica that lacks a machine the others are of no use: it is lost as a whole.
+        self.held = tuple(slot for slot in current.slots if slot.unit not in broken)
+        self.lost = tuple(slot for slot in current.slots if slot.unit in broken)
         slots = (*current.slots, *case.plan.placement.slots)
         columns = Columns(
             rollout=tuple(slot.rollout for slot in slots if slot.rollout is not None),
@@ -118,10 +122,11 @@ class _Bench:
         gang = whole.gang_part if self.worth.train_rate(self.held) < self.worth.samples_per_s else Move()
         if leaves_region(gang, (*self.held, *self.lost)):
             return whole
-        launches = sorted(whole.rollout_part.joins, key=lambda slot: (self.worth.usd_per_sample(slot), slot.name))
+        joins = units(whole.rollout_part.joins)
+        launches = sorted(joins, key=lambda unit: (self.worth.usd_per_sample(unit), unit[0].name))
         allowed = self.worth.broken(self.case.plan.placement.slots).keys()
         for count in range(len(launches) + 1):
-            move = gang.model_copy(update={"joins": (*gang.joins, *launches[:count])})
+            move = gang.model_copy(update={"joins": (*gang.joins, *chain(*launches[:count]))})
             if self.worth.broken(move.apply(self.held)).keys() <= allowed:
                 return move
         return whole

@@ -1,12 +1,17 @@
 """Moves: the way from the slots that run to the slots of a plan, cut into changes that can be judged one by one."""
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import chain
 
 from hexcloud.domain.frozen import Frozen
-from hexcloud.domain.plan import Placement, Role, Slot
+from hexcloud.domain.plan import Placement, Role, Slot, SlotName
 from hexcloud.planner.worth import Worth
 
 _ROUNDING = 1e-9
+
+Unit = tuple[Slot, ...]
+"""A rollout machine, or the machines of a replica, head first."""
 
 
 class Move(Frozen):
@@ -67,10 +72,10 @@ def leaves_region(move: Move, slots: tuple[Slot, ...]) -> bool:
 def _pairs(rollout: Move, worth: Worth) -> list[Move]:
     """Pair the dearest machines that leave with the cheapest that join, per sample; each pair loses no throughput.
 
-    What is left over only joins or only leaves, one machine at a time.
+    What is left over only joins or only leaves, one machine or replica at a time.
     """
-    joins = deque(sorted(rollout.joins, key=lambda slot: (worth.usd_per_sample(slot), slot.name)))
-    leaves = deque(sorted(rollout.leaves, key=lambda slot: (-worth.usd_per_sample(slot), slot.name)))
+    joins = deque(sorted(units(rollout.joins), key=lambda unit: (worth.usd_per_sample(unit), unit[0].name)))
+    leaves = deque(sorted(units(rollout.leaves), key=lambda unit: (-worth.usd_per_sample(unit), unit[0].name)))
     moves: list[Move] = []
     while joins and leaves:
         come, go = [joins.popleft()], [leaves.popleft()]
@@ -78,12 +83,20 @@ def _pairs(rollout: Move, worth: Worth) -> list[Move]:
             come.append(joins.popleft())
         while leaves and _covers(worth, come, [*go, leaves[0]]):
             go.append(leaves.popleft())
-        moves.append(Move(joins=tuple(come), leaves=tuple(go)))
-    return moves + [Move(joins=(slot,)) for slot in joins] + [Move(leaves=(slot,)) for slot in leaves]
+        moves.append(Move(joins=tuple(chain(*come)), leaves=tuple(chain(*go))))
+    return moves + [Move(joins=unit) for unit in joins] + [Move(leaves=unit) for unit in leaves]
 
 
-def _covers(worth: Worth, come: list[Slot], go: list[Slot]) -> bool:
-    return worth.rollout_rate(tuple(come)) >= worth.rollout_rate(tuple(go)) * (1 - _ROUNDING)
+def units(slots: Iterable[Slot]) -> list[Unit]:
+    """Return the rollout slots that come and go together."""
+    found: dict[SlotName, list[Slot]] = {}
+    for slot in sorted(slots, key=lambda slot: slot.rank):
+        found.setdefault(slot.unit, []).append(slot)
+    return [tuple(members) for members in found.values()]
+
+
+def _covers(worth: Worth, come: list[Unit], go: list[Unit]) -> bool:
+    return worth.rollout_rate(tuple(chain(*come))) >= worth.rollout_rate(tuple(chain(*go))) * (1 - _ROUNDING)
 
 
 def _rollout(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:

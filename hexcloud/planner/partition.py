@@ -28,7 +28,8 @@ def partition(
     ranks = rank_order(links, choose_gang(links, names, spare))
     placement = _with_gang(placement, ranks)
     machines = {slot.name: known[slot.name] for slot in placement.slots}
-    rollout = tuple(slot.name for slot in placement.role(Role.ROLLOUT))
+    # A replica's head hands every version on to its other machines itself.
+    rollout = tuple(slot.name for slot in placement.role(Role.ROLLOUT) if slot.rank == 0)
     routes = weight_routes(links, ranks[0], rollout, machines)
     return ExecutionPlan(
         placement=placement,

@@ -121,7 +121,8 @@ class Problem:
         """Return rollout columns of usable offers as rows: the rungs that are wanted of each."""
         usable = np.flatnonzero(self.facts.stock > 0)
         offer, rung = self.rungs.spread(wanted, self.ladders[usable])
-        return Table(self.facts, self.rungs, usable[offer], rung)
+        is_whole = self.facts.stock[usable[offer]] >= self.rungs.nodes[rung]
+        return Table(self.facts, self.rungs, usable[offer][is_whole], rung[is_whole])
 
     @cached_property
     def table(self) -> Table:
@@ -131,8 +132,8 @@ class Problem:
     @cached_property
     def rollout(self) -> tuple[RolloutColumn, ...]:
         """Usable rollout columns, sorted by offer, degree and batch: very many on a whole market."""
-        usable = (name for name in self.offers if self.stock[name] > 0)
-        return tuple(column for name in usable for column in self.kinds.rollout_of(name))
+        columns = (column for name in self.offers for column in self.kinds.rollout_of(name))
+        return tuple(column for column in columns if self.stock[column.offer_id] >= column.nodes)
 
     @cached_property
     def gangs(self) -> tuple[TrainerColumn, ...]:
@@ -160,21 +161,21 @@ class Problem:
         return self.workload.samples_per_step / samples_per_s
 
     def rate(self, column: RolloutColumn, samples_per_s: float) -> float:
-        """Return trained samples/s of one instance at the run's T, with losses, pauses and drops taken off."""
+        """Return trained samples/s of one unit at the run's T, with losses, pauses and drops taken off."""
         pause = rollout.pause_share(self.workload, column.tp, self.step_s(samples_per_s))
         return self.full_rate(column) * (1.0 - pause)
 
     def full_rate(self, column: RolloutColumn) -> float:
-        """Return trained samples/s of one instance between pauses: the same at every throughput.
+        """Return trained samples/s of one unit between pauses: the same at every throughput.
 
         The spot share is a share of this, so that a fleet which keeps it keeps it when the run is slower.
         """
-        available = availability(self.offers[column.offer_id], self.market.calibration)
+        available = availability(self.offers[column.offer_id], self.market.calibration, column.nodes)
         return column.samples_per_s * available * (1.0 - self.workload.drop_share) * self.duty
 
     def reward_vcpus(self, column: RolloutColumn) -> float:
-        """Return cores of one instance left for rewards."""
-        return _reward_vcpus(self.offers[column.offer_id])
+        """Return cores of one unit left for rewards."""
+        return column.nodes * _reward_vcpus(self.offers[column.offer_id])
 
     def new_machine_usd_per_hour(self, offer: Offer) -> float:
         """Return the start-up of one machine spread over the horizon."""
@@ -188,7 +189,8 @@ class Problem:
 
     def is_young_enough(self, column: RolloutColumn, travel_s: float, samples_per_s: float) -> bool:
         """Would the p95 sample of a column still be trainable when weights travel `travel_s` to it?"""
-        return travel_s <= farthest_s(self.workload, column.tp, column.generation_s, self.step_s(samples_per_s))
+        farthest = farthest_s(self.workload, column.tp, column.generation_s, self.step_s(samples_per_s))
+        return travel_s <= farthest - column.spread_s
 
     def ways(self, site: Site) -> Ways:
         """Return the way of the weights from a site to every offer, computed once per site."""

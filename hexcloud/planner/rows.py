@@ -9,11 +9,10 @@ from collections import defaultdict
 import numpy as np
 
 from hexcloud.domain.offer import OfferId, Tenure
-from hexcloud.domain.plan import Role
 from hexcloud.estimate.risk import gang_loss_share
 from hexcloud.planner.egress import add_egress
 from hexcloud.planner.milp import Term, Variable
-from hexcloud.planner.rules import UNNAMED, Choice, RuleModel, by_offer, ones
+from hexcloud.planner.rules import UNNAMED, Choice, RuleModel, by_unit, ones
 
 
 def build(choice: Choice) -> RuleModel:
@@ -30,11 +29,11 @@ def build(choice: Choice) -> RuleModel:
 
 
 def _add_starts(rules: RuleModel) -> None:
-    """Charge the start of every rollout machine that does not run yet."""
+    """Charge the start of every rollout machine that does not run yet; a replica of several starts as a whole."""
     problem = rules.problem
-    for name, columns in by_offer(rules.rollout).items():
-        usd_per_hour = problem.new_machine_usd_per_hour(problem.offers[name])
-        running = problem.limits.running(name, Role.ROLLOUT)
+    for (name, nodes), columns in by_unit(rules.rollout).items():
+        usd_per_hour = nodes * problem.new_machine_usd_per_hour(problem.offers[name])
+        running = problem.limits.units(name, nodes)
         if running == 0:
             for machines in columns:
                 rules.charge(rules.one_off, machines, usd_per_hour)
@@ -180,7 +179,7 @@ def _held(rules: RuleModel) -> dict[OfferId, list[Term]]:
     """Machines held of each offer, in both roles."""
     held: dict[OfferId, list[Term]] = defaultdict(list)
     for column, variable in rules.rollout:
-        held[column.offer_id].append((variable, 1.0))
+        held[column.offer_id].append((variable, float(column.nodes)))
     for gang, variable in rules.gangs:
         held[gang.offer_id].append((variable, float(gang.nodes)))
     return dict(sorted(held.items()))

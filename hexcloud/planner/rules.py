@@ -17,6 +17,7 @@ _MANY = 1e4
 """Machines of one column that no plan exceeds."""
 
 Machines = tuple[tuple[RolloutColumn, Variable], ...]
+"""Columns, and the variable that counts units of each: machines, or replicas of several."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class RuleModel:
 
     def _machines(self, column: RolloutColumn, most: float) -> Variable:
         machines = self.model.add_variable(upper=most, integer=True)
-        self.charge(self.rent, machines, self.offer(column).usd_per_hour)
+        self.charge(self.rent, machines, column.nodes * self.offer(column).usd_per_hour)
         return machines
 
     def _gang(self, gang: TrainerColumn) -> Variable:
@@ -145,12 +146,12 @@ class RuleModel:
         return chosen
 
 
-def by_offer(members: Machines) -> dict[OfferId, list[Variable]]:
-    """Group rollout variables by the offer their columns use."""
-    offers: dict[OfferId, list[Variable]] = defaultdict(list)
+def by_unit(members: Machines) -> dict[tuple[OfferId, int], list[Variable]]:
+    """Group rollout variables by the offer their columns use and the machines of a unit."""
+    units: dict[tuple[OfferId, int], list[Variable]] = defaultdict(list)
     for column, machines in members:
-        offers[column.offer_id].append(machines)
-    return offers
+        units[column.offer_id, column.nodes].append(machines)
+    return units
 
 
 def ones(variables: Iterable[Variable]) -> list[Term]:

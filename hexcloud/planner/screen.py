@@ -10,6 +10,7 @@ from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import GIB, usable_bytes
+from hexcloud.planner.spans import Spans
 from hexcloud.planner.stock import Stock
 
 
@@ -22,7 +23,7 @@ class Screened(Frozen):
 
 def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState) -> Screened:
     """Return the offers that pass every rule, each with its effective stock, and a Rejection for every other."""
-    stock = Stock(market, policy, fleet)
+    stock, spans = Stock(market, policy, fleet), Spans(market, workload)
     wishes = tuple((rule, patterns) for rule, patterns in _wishes(policy) if patterns)
     takes_spot = policy.max_spot_share > 0 or policy.spot_trainer
     is_choosy = bool(wishes) or not takes_spot
@@ -33,7 +34,7 @@ def screen(market: Market, workload: Workload, policy: Policy, fleet: FleetState
     for offer in sorted(market.offers, key=attrgetter("id")):
         kind = (offer.gpu, offer.gpu_count)
         if kind not in unable:
-            unable[kind] = _unable(*kind, market, workload)
+            unable[kind] = _unable(*kind, market, workload, spans)
         refusal, most = (_unwanted(offer, wishes, takes_spot=takes_spot) if is_choosy else None) or unable[kind], 0
         if refusal is None and (most := stock.most(offer)) == 0:
             refusal = stock.refusal(offer)
@@ -71,14 +72,16 @@ def _unwanted(offer: Offer, wishes: _Wishes, *, takes_spot: bool) -> _Refusal | 
     return None
 
 
-def _unable(name: str, gpu_count: int, market: Market, workload: Workload) -> _Refusal | None:
+def _unable(name: str, gpu_count: int, market: Market, workload: Workload, spans: Spans) -> _Refusal | None:
     """What the machine cannot do."""
     gpu = market.gpus.get(name)
     if gpu is None:
         return "gpu_facts", f"no facts about GPU {name} in the catalog"
     if not gpu.has_bf16:
         return "bf16", f"{gpu.name} has no bf16"
-    needed, there = workload.model.weight_bytes, usable_bytes(gpu) * gpu_count
+    most = max(spans.of(gpu))
+    needed, there = workload.model.weight_bytes, usable_bytes(gpu) * gpu_count * most
     if needed > there:
-        return "memory", f"weights take {needed / GIB:.1f} GiB, its GPUs hold {there / GIB:.1f} GiB in all"
+        whose = "its GPUs" if most == 1 else f"the GPUs of {most} machines"
+        return "memory", f"weights take {needed / GIB:.1f} GiB, {whose} hold {there / GIB:.1f} GiB in all"
     return None

@@ -27,6 +27,10 @@ class Stock:
         self._quotas = {quota.key: quota for quota in market.quotas}
         self._ours = _ours(market, fleet) if market.quotas else {}
         self._running = Counter((node.role, node.offer_id) for node in fleet.live())
+        rollout = [node for node in fleet.live() if node.role is Role.ROLLOUT]
+        members = Counter(node.unit for node in rollout)
+        heads = (node for node in rollout if node.rank == 0)
+        self._units = Counter((node.offer_id, members[node.unit] if node.head else 1) for node in heads)
 
     def running(self, offer: OfferId, role: Role | None = None) -> int:
         """Return how many live nodes an offer has, in one role or in both."""
@@ -34,6 +38,10 @@ class Stock:
             return 0
         roles = (role,) if role is not None else tuple(Role)
         return sum(self._running[one, offer] for one in roles)
+
+    def units(self, offer: OfferId, nodes: int) -> int:
+        """Return how many rollout units of so many machines an offer has, all of them live."""
+        return self._units[offer, nodes]
 
     def refusal(self, offer: Offer) -> tuple[str, str] | None:
         """Return rule and reason why no new machine of the offer may be rented, or None when some may."""

@@ -74,7 +74,7 @@ def _is_over_stock(few: Problem, held: Held) -> bool:
     """Is there less of an offer than the machines held? A fixed variable knows no bound."""
     wanted = Counter({held.gang.offer_id: held.gang.nodes})
     for column, count in held.rollout:
-        wanted[column.offer_id] += count
+        wanted[column.offer_id] += count * column.nodes
     return any(count > few.stock[name] for name, count in wanted.items())
 
 

@@ -1,6 +1,6 @@
 """table: offers and rollout columns as arrays, so that thousands of them are weighed in microseconds.
 
-Money is USD/h, rates are samples/s of one machine.
+Money is USD/h, rates are samples/s. A unit is what a column counts: one machine, or the few of a replica.
 """
 
 from collections.abc import Hashable, Iterable
@@ -130,6 +130,7 @@ class Rungs:
         self.samples_per_s = self._floats("samples_per_s")
         self.generation_s = self._floats("generation_s")
         self.slots = self._floats("replicas") * self._floats("batch")
+        self.nodes, self.spread_s = self._floats("nodes"), self._floats("spread_s")
         degrees, self.degree = np.unique(self._floats("tp").astype(np.int64), return_inverse=True)
         self.degrees: list[int] = degrees.tolist()
         ends = np.cumsum(self.sizes)
@@ -142,11 +143,12 @@ class Rungs:
     def best(self, among: Flags, *worths: Floats) -> Flags:
         """Return the rungs among some that no other of their ladder is as good as in every worth; of equals the first.
 
-        Being beaten is transitive, so whoever goes is beaten by one that stays.
+        Units of other numbers of machines differ in price, cores and stock, so they are no rivals. Being beaten is
+        transitive, so whoever goes is beaten by one that stays.
         """
         lines = self._lines
         is_in = among[lines] & self._is_rung
-        beats = is_in[:, :, None] & is_in[:, None, :]
+        beats = is_in[:, :, None] & is_in[:, None, :] & (self.nodes[lines][:, :, None] == self.nodes[lines][:, None, :])
         is_equal = beats.copy()
         for worth in worths:
             own = worth[lines]
@@ -191,8 +193,13 @@ class Table:
         return len(self.offer)
 
     @cached_property
+    def nodes(self) -> Floats:
+        """Machines of a unit."""
+        return self.rungs.nodes[self.rung]
+
+    @cached_property
     def samples_per_s(self) -> Floats:
-        """Of a machine that always works."""
+        """Of a unit that always works."""
         return self.rungs.samples_per_s[self.rung]
 
     @cached_property
@@ -203,27 +210,29 @@ class Table:
     @cached_property
     def usd_per_hour(self) -> Floats:
         """Rent."""
-        return self.facts.usd_per_hour[self.offer]
+        return self.nodes * self.facts.usd_per_hour[self.offer]
 
     @cached_property
     def price(self) -> Floats:
-        """Rent and spread start-up of one more machine."""
-        return self.facts.price[self.offer]
+        """Rent and spread start-up of one more unit."""
+        return self.nodes * self.facts.price[self.offer]
 
     @cached_property
     def availability(self) -> Floats:
-        """Share of time that there is a machine."""
-        return self.facts.availability[self.offer]
+        """Share of time that there is a whole unit."""
+        alone = self.facts.availability[self.offer]
+        # As `estimate.risk.availability`, which is 1 / (1 + what is missing).
+        return np.where(self.nodes == 1.0, alone, 1.0 / (1.0 + self.nodes * (1.0 / alone - 1.0)))
 
     @cached_property
     def cores(self) -> Floats:
         """Cores left for rewards."""
-        return self.facts.cores[self.offer]
+        return self.nodes * self.facts.cores[self.offer]
 
     @cached_property
     def stock(self) -> Floats:
-        """The most machines a plan may hold."""
-        return self.facts.stock[self.offer]
+        """The most units a plan may hold."""
+        return self.facts.stock[self.offer] // self.nodes
 
     @cached_property
     def is_spot(self) -> Flags:
@@ -244,4 +253,5 @@ class Table:
     @cached_property
     def draws(self) -> tuple[Draws, ...]:
         """Quotas of the rows."""
-        return tuple(Draws(draw.quota[self.offer], draw.units[self.offer]) for draw in self.facts.draws)
+        draws = self.facts.draws
+        return tuple(Draws(draw.quota[self.offer], self.nodes * draw.units[self.offer]) for draw in draws)

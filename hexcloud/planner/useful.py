@@ -1,8 +1,9 @@
 """useful: the rollout columns that count at one throughput, what a machine of each is worth there, and how many are
 enough.
 
-All columns of an offer share its price, stock, domain and quota. So one goes when another is in reach wherever it is,
-makes no less and fills no more slots: no cheapest plan is lost, whatever the throughput that is tried.
+All columns of an offer that take as many machines share price, stock, domain and quota. So one goes when another is in
+reach wherever it is, makes no less and fills no more slots: no cheapest plan is lost, whatever the throughput that is
+tried.
 """
 
 from dataclasses import dataclass, replace
@@ -84,7 +85,7 @@ class Useful:
 
     @cached_property
     def _rung_rates(self) -> Floats:
-        """Trained samples/s of one machine of every kind that always works, pauses taken off."""
+        """Trained samples/s of one unit of every kind that always works, pauses taken off."""
         problem, rungs = self.problem, self.problem.rungs
         step_s = problem.step_s(self.samples_per_s)
         running = np.array([1.0 - pause_share(problem.workload, tp, step_s) for tp in rungs.degrees])
@@ -97,12 +98,12 @@ class Useful:
 
     @cached_property
     def _rung_farthest_s(self) -> Floats:
-        """As `farthest_s`, by kind."""
+        """As `farthest_s`, by kind, to the first machine of a unit."""
         workload, rungs = self.problem.workload, self.problem.rungs
         step_s = self.problem.step_s(self.samples_per_s)
         reloads = np.array([reload_s(workload, tp) for tp in rungs.degrees])[rungs.degree]
         left = versions_allowed(workload) * step_s - rungs.generation_s - reloads
-        farthest: Floats = np.minimum(left, (left + step_s) / 2.0)
+        farthest: Floats = np.minimum(left, (left + step_s) / 2.0) - rungs.spread_s
         return farthest
 
     @cached_property
@@ -112,13 +113,14 @@ class Useful:
     def least_usd_per_sample_s(self) -> float:
         """Return the least price of rollout per sample/s at any throughput from the low end on, USD/h."""
         problem, facts = self.problem, self.problem.facts
-        rates = problem.rungs.most(self._is_near_rung, self._rung_rates)[problem.ladders] * facts.availability
+        by_machine = self._rung_rates / problem.rungs.nodes
+        rates = problem.rungs.most(self._is_near_rung, by_machine)[problem.ladders] * facts.availability
         able = (rates > 0.0) & (facts.stock > 0)
         return float((facts.price[able] / rates[able]).min(initial=np.inf))
 
     @cached_property
     def rates(self) -> Floats:
-        """Trained samples/s of one machine: losses, pauses and drops taken off. As `Problem.rate`, for all columns."""
+        """Trained samples/s of one unit: losses, pauses and drops taken off. As `Problem.rate`, for all columns."""
         rates: Floats = self._rung_rates[self.table.rung] * self.table.availability
         return rates
 
@@ -164,7 +166,7 @@ class Useful:
 
     @cached_property
     def need(self) -> Floats:
-        """How many machines of a column are enough, whatever the stock; infinity when nobody knows.
+        """How many units of a column are enough, whatever the stock; infinity when nobody knows.
 
         Were there one more, the others of the column would make T and the cores for rewards by themselves, so one
         could go. Only the spot share can forbid that, and then a spot machine could go instead.
@@ -182,7 +184,7 @@ class Useful:
 
     @cached_property
     def most(self) -> Floats:
-        """The most machines of a column in a cheapest plan, a whole number."""
+        """The most units of a column in a cheapest plan, a whole number."""
         return np.minimum(self.need, self.table.stock)
 
     def _base_rate(self, spot_share: float) -> float:

@@ -29,8 +29,11 @@ class Worth:
         return slot.usd_per_hour if offer is None else offer.usd_per_hour
 
     def rate(self, slot: Slot) -> float:
-        """Return trained samples/s of one rollout slot: losses, pauses and drops taken off; 0 for a trainer slot."""
-        if slot.rollout is None:
+        """Return trained samples/s of one rollout slot: losses, pauses and drops taken off; 0 for a trainer slot.
+
+        A replica's head makes what all of them make, its other machines nothing: they come and go with it.
+        """
+        if slot.rollout is None or slot.rank > 0:
             return 0.0
         if self._offer(slot) is None:
             return slot.rollout.samples_per_s * (1.0 - self.problem.workload.drop_share) * self.problem.duty
@@ -39,9 +42,9 @@ class Worth:
     def _offer(self, slot: Slot) -> Offer | None:
         return self.problem.offers.get(slot.offer_id)
 
-    def usd_per_sample(self, slot: Slot) -> float:
-        """Return the rent of a rollout slot for each sample/s it makes, USD/h."""
-        return self.price(slot) / self.rate(slot)
+    def usd_per_sample(self, unit: tuple[Slot, ...]) -> float:
+        """Return the rent of a rollout machine, or of a replica of several, for each sample/s it makes, USD/h."""
+        return sum(map(self.price, unit)) / sum(map(self.rate, unit))
 
     def rollout_rate(self, slots: tuple[Slot, ...]) -> float:
         """Return samples/s that the rollout slots make together."""
@@ -107,7 +110,7 @@ class Worth:
         full: dict[Tenure, float] = defaultdict(float)
         for slot in slots:
             offer = self._offer(slot)
-            if slot.rollout is not None and offer is not None:
+            if slot.rollout is not None and slot.rank == 0 and offer is not None:
                 rates[offer.domain] += self.rate(slot)
                 full[offer.tenure] += self.problem.full_rate(slot.rollout)
         total = self.rollout_rate(slots)

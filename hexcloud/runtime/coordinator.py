@@ -373,7 +373,7 @@ class Coordinator:
             self._must_checkpoint, self._is_checkpoint_asked = True, False
 
     def _join(self, node: KnownNode) -> None:
-        if node.role is Role.ROLLOUT:
+        if node.role is Role.ROLLOUT and node.slots:  # of a replica only its head works
             self._admission.join(node.id, node.slots)
 
     def _orders(self, node: KnownNode, abort: tuple[str, ...]) -> Orders:

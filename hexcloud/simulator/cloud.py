@@ -120,6 +120,14 @@ class SimCloud:
         needed = self._needed_share()
         return needed * FIXED_STEP_SHARE / (1.0 - needed * (1.0 - FIXED_STEP_SHARE))
 
+    def rate_per_wall_s(self, machine: Machine) -> float:
+        """Return the samples per wall second of a full rollout machine; nothing without the others of its replica."""
+        spec = machine.spec
+        asked = (spec.head, machine.launched_s)
+        there = sum(one.is_registered and (one.spec.head, one.launched_s) == asked for one in self.running())
+        is_whole = spec.head is None or there == spec.gang
+        return machine.samples_per_wall_s if is_whole else 0.0
+
     def trained_per_wall_s(self, head: Machine) -> float:
         """Return the samples per wall second that the gang can train: in proportion to its machines."""
         return head.samples_per_wall_s * self.gang.share(head)
@@ -238,7 +246,7 @@ class SimCloud:
         wall_s, share = (until_s - self._at_s) / self.clock.scale, self._needed_share()
         for machine in self.running():
             if machine.is_rollout():
-                machine.made_samples += machine.samples_per_wall_s * share * wall_s
+                machine.made_samples += self.rate_per_wall_s(machine) * share * wall_s
         trained = min(self._rollout_per_wall_s(), self.trained_per_wall_s(head))
         self.training.train(trained * wall_s, self.clock.to_wall(until_s))
 
@@ -251,7 +259,7 @@ class SimCloud:
 
     def _rollout_per_wall_s(self) -> float:
         """Return the samples per wall second that the rollout machines make when all are full."""
-        return sum(machine.samples_per_wall_s for machine in self.running() if machine.is_rollout())
+        return sum(self.rate_per_wall_s(machine) for machine in self.running() if machine.is_rollout())
 
     def _run_s(self, wall_s: float) -> float:
         return self.clock.to_run(wall_s)

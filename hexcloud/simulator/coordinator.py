@@ -91,7 +91,7 @@ class SimCoordinator:
             running=0 if machine.is_draining else int(machine.spec.slots * self._cloud.filled_share()),
             slots=machine.spec.slots,
             address=machine.id,
-            tokens_per_s=machine.samples_per_wall_s * machine.spec.tokens_per_sample,
+            tokens_per_s=self._cloud.rate_per_wall_s(machine) * machine.spec.tokens_per_sample,
             drained=machine.is_draining and (machine.is_head or machine.id not in self._cloud.gang.world),
             notice=machine.notice,
             heartbeat_at_s=self._cloud.clock.wall_s() - silent_s,

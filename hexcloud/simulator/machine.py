@@ -53,7 +53,7 @@ class Machine:
         works = self.exists and self.is_registered and self.silent_since_s is None
         if not works or self.spec.emulation is None:
             return 0.0
-        real = self.engine_samples_per_wall_s if self.is_rollout() else None
+        real = self.engine_samples_per_wall_s if self.is_rollout() and self.spec.rank == 0 else None
         return self.spec.emulation.samples_per_s if real is None else real
 
     @property

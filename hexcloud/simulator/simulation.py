@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from hexcloud.domain.errors import EngineError
+from hexcloud.domain.market import Market
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.run import RunRecord
+from hexcloud.domain.workload import Workload
 from hexcloud.ports import Coordinator
 from hexcloud.simulator.capacity import Capacity, CapacityStep
 from hexcloud.simulator.clock import VirtualClock
@@ -15,7 +17,7 @@ from hexcloud.simulator.faults import Fault, Faults, Outage
 from hexcloud.simulator.prices import PriceStep, SimMarket
 from hexcloud.simulator.provisioner import SimProvisioner
 from hexcloud.simulator.store import SimStore
-from hexcloud.simulator.world import small_market, small_run
+from hexcloud.simulator.world import small_market, small_run, small_workload
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ class Simulation:
     script: Script = Script()
     scale: float = 1.0
     steps: int = 10_000
+    listed: Market = field(default_factory=small_market)
+    workload: Workload = field(default_factory=small_workload)
     run: RunRecord = field(init=False)
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock(scale=self.scale)
         self.start_s = self.clock.now_s()
         self.faults = Faults(self.script.faults)
-        self.market = SimMarket(small_market(), self._shifted_prices(), self.faults)
+        self.market = SimMarket(self.listed, self._shifted_prices(), self.faults)
         self.cloud = SimCloud(
             clock=self.clock,
             market=self.market,
@@ -63,7 +67,7 @@ class Simulation:
         )
         self.provisioner = SimProvisioner(self.cloud)
         self.store = SimStore(Faults())
-        self.run = small_run(self.clock, self.policy, self.steps)
+        self.run = small_run(self.clock, self.policy, self.steps, self.workload)
         self.store.save_run(self.run)
         self.store.faults = self.faults
 

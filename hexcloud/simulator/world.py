@@ -83,12 +83,12 @@ def small_workload() -> Workload:
     return Workload(model=model, samples_per_step=256, group_size=8, eta=4)
 
 
-def small_run(clock: VirtualClock, policy: Policy, steps: int = 10_000) -> RunRecord:
-    """Return a run of the small workload that begins now."""
+def small_run(clock: VirtualClock, policy: Policy, steps: int = 10_000, workload: Workload | None = None) -> RunRecord:
+    """Return a run that begins now, of the small workload unless it is told another."""
     return RunRecord(
         id=RunId("sim"),
         spec=RunSpec(name="sim", steps=steps, provider="local", trace=None),
-        workload=small_workload(),
+        workload=workload or small_workload(),
         policy=policy,
         state=RunState.RUNNING,
         created_wall_s=clock.wall_s(),

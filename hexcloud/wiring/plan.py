@@ -19,6 +19,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import largest_gang, rented_clouds, require_provider
+from hexcloud.wiring.spans import spans_of
 from hexcloud.wiring.task import require_task, require_usable_task
 from hexcloud.wiring.training import require_trainable
 from hexcloud.wiring.weights_stores import require_weights_stores
@@ -73,6 +74,7 @@ def workload_of(spec: RunSpec) -> Workload:
         trainer_ranks=training.ranks,
         layouts=layouts_of(spec, model),
         published_bytes_per_param=(training.precision or Precision.BF16).bytes_per_value,
+        spans=spans_of(spec),
     )
 
 

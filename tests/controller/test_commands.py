@@ -3,7 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from hexcloud.controller.commands import COORDINATOR_PORT, command_for, emulate, node_spec, planned_gang
+from hexcloud.controller.commands import (
+    COORDINATOR_PORT,
+    REPLICA_PORT,
+    command_for,
+    emulate,
+    node_spec,
+    planned_gang,
+)
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports
@@ -15,6 +22,7 @@ from hexcloud.domain.policy import Policy
 from hexcloud.domain.training import PASS_TOKENS, LayoutKind
 from hexcloud.planner.distance import scope_between
 from hexcloud.simulator.simulation import Simulation
+from tests.controller.wide import TARGET, wide_market, wide_workload
 
 
 @pytest.fixture(scope="module")
@@ -198,13 +206,14 @@ def test_a_rented_trainer_makes_the_planned_passes_unless_the_user_says_how_larg
     node = next(node for node in started.store.nodes(started.run.id) if node.slot == slot.name)
     assert slot.trainer is not None
 
-    def told(provider: str, **fields: object) -> tuple[int, bool | None, int | None]:
+    def told(provider: str, **fields: object) -> tuple[int, bool | None, int]:
         settings = seen.run.spec.training.model_copy(update=fields)
         spec = seen.run.spec.model_copy(update={"training": settings, "provider": provider})
         run = seen.run.model_copy(update={"spec": spec})
         training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
         gang = planned_gang(plan.placement, run)
-        return training.pass_tokens, training.activation_checkpointing, gang and gang.pass_tokens
+        assert gang is not None
+        return training.pass_tokens, training.activation_checkpointing, gang.pass_tokens
 
     planned = slot.trainer.layout.pass_tokens
     assert planned != PASS_TOKENS
@@ -213,3 +222,26 @@ def test_a_rented_trainer_makes_the_planned_passes_unless_the_user_says_how_larg
     assert told("skypilot", **asked) == (512, False, 512)
     assert told("local") == (PASS_TOKENS, False, PASS_TOKENS), "an emulated machine has another's memory"
     assert told("local", **asked) == (512, False, 512)
+
+
+def test_of_a_replica_the_head_has_the_rate_and_the_slots_and_each_machine_its_rank(
+    controller_of: Callable[[Simulation], Controller], ports_of: Callable[[Simulation], Ports]
+) -> None:
+    sim = Simulation(TARGET, scale=25.0, listed=wide_market(), workload=wide_workload())
+    controller_of(sim).reconcile_once()
+    seen, ports = seen_of(sim, ports_of), ports_of(sim)
+    plan = plan_of(seen)
+    slots = [slot for slot in plan.placement.slots if slot.unit == first(plan, Role.ROLLOUT).unit]
+    nodes = {node.slot: node for node in sim.store.nodes(sim.run.id)}
+    head, member = (node_spec(nodes[slot.name], slot, plan, seen, ports) for slot in slots)
+    column = slots[0].rollout
+    assert column is not None and head.emulation is not None and member.emulation is not None
+    assert (head.gang, head.rank, head.head) == (2, 0, slots[0].name)
+    assert (member.gang, member.rank, member.head) == (2, 1, slots[0].name)
+    assert (head.slots, member.slots) == (column.slots, 0)
+    assert head.emulation.samples_per_s == pytest.approx(column.samples_per_s * 25.0)
+    assert member.emulation.samples_per_s == 0.0
+    rented = replace(ports, emulation=None, authority=Authority())
+    assert node_spec(nodes[slots[1].name], slots[1], plan, seen, rented).replica_port == REPLICA_PORT
+    gang = first(plan, Role.TRAINER)
+    assert node_spec(nodes[gang.name], gang, plan, seen, rented).replica_port == 0

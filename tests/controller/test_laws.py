@@ -29,6 +29,7 @@ from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.prices import spot_walk
 from hexcloud.simulator.simulation import Script, Simulation
 from hexcloud.simulator.world import small_market
+from tests.controller.wide import TARGET, wide_market, wide_workload
 
 ControllerOf = Callable[[Simulation], Controller]
 POLL_S = 10.0
@@ -53,6 +54,8 @@ class History:
     """How long the controller stays dead after a crash."""
     stop_after: int
     """The user stops the run at this turn."""
+    is_wide: bool
+    """Does a replica take two machines?"""
 
 
 @st.composite
@@ -89,10 +92,14 @@ def histories(draw: st.DrawFn, budget: bool = False) -> History:
         budget_usd=draw(st.floats(8, 30)) if budget else None,
         downtime_s=draw(st.sampled_from([0.0, 30.0, 200.0, 2000.0])),
         stop_after=draw(st.integers(20, 200)),
+        is_wide=draw(st.booleans()),
     )
 
 
 def simulate(history: History) -> Simulation:
+    if history.is_wide:
+        policy = TARGET.model_copy(update={"budget_usd": history.budget_usd})
+        return Simulation(policy, history.script, listed=wide_market(), workload=wide_workload())
     return Simulation(Policy(target_samples_per_s=20.0, budget_usd=history.budget_usd), history.script)
 
 

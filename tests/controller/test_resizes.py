@@ -201,9 +201,14 @@ def test_a_member_has_time_to_hand_on_its_share_whatever_that_takes(controller_o
     market = whole.market.market(whole.start_s)
     offer = market.offer(trainers(whole)[0].offer_id)
     assert offer is not None
-    moving_s = resize_s(whole.run.workload.model, forecast_gb_per_s(offer, offer, market.network))
     accepted = whole.store.plan(whole.run.id)
-    assert accepted is not None and moving_s > POLL_S + 1.0
+    assert accepted is not None
+    gang = accepted[0].placement.role(Role.TRAINER)[0].trainer
+    assert gang is not None
+    formation = gang.formation
+    gb_per_s = forecast_gb_per_s(offer, offer, market.network)
+    moving_s = resize_s(whole.run.workload.model, formation, formation, gb_per_s)
+    assert moving_s > POLL_S + 1.0
     # The coordinator looks at its gang again within a turn.
     last_s = 60.0 + accepted[0].forecast.step_s + moving_s - POLL_S
     sim = simulation(replace(HABITS, stop_s=0.1, resize_s=last_s))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.rollout import (
+    ALL_REDUCE_LATENCY_S,
     Replica,
     decode_step_s,
     generation_p95_s,
@@ -15,6 +18,7 @@ from hexcloud.estimate.rollout import (
     reload_s,
     response_p95_tokens,
     samples_per_s,
+    spread_s,
 )
 
 
@@ -96,3 +100,42 @@ def test_pause_share_is_reload_time_per_version(workload: Workload) -> None:
     assert pause_share(workload, 1, 100.0) == pytest.approx(reload_s(workload, 1) / 100.0)
     assert pause_share(workload, 1, 0.1) == 1.0
     assert reload_s(workload, 4) < reload_s(workload, 1)
+
+
+def _across(replica: Replica, machines: int, gb_per_s: float, latency_s: float = 0.0) -> Replica:
+    return replace(replica, machines=machines, network_gb_per_s=gb_per_s, latency_s=latency_s)
+
+
+def test_over_a_slow_network_a_replica_is_far_slower_and_over_a_fast_one_hardly(
+    models: dict[str, ModelSpec], h800: GpuSpec, fast: Efficiency
+) -> None:
+    """Two 10 Gbit/s machines against two with 3200 Gbit/s, and one that had all the GPUs."""
+    job = Workload(model=models["14B"])
+    alone = Replica(h800, fast, 8, 64)
+    wide = [samples_per_s(_across(alone, 2, rate, 1e-4), job) for rate in (1.25, 400.0)]
+    assert wide[0] < 0.3 * samples_per_s(alone, job) and 0.2 < wide[1] / samples_per_s(alone, job) < 1.0
+
+
+def test_all_reduces_of_decoding_and_of_prompts_cross_the_network(
+    workload: Workload, h800: GpuSpec, fast: Efficiency
+) -> None:
+    """Twice a layer, 2 (k - 1) / k of the activations, at 0.7 of the network, and its latency there and back."""
+    alone, latency_s = Replica(h800, fast, 4, 64), 1e-3
+    wide, model = _across(alone, 2, 1.25, latency_s), workload.model
+    for tokens, took in (
+        (64, decode_step_s(wide, workload) - decode_step_s(alone, workload)),
+        (workload.prompt_tokens, prefill_s(wide, workload) - prefill_s(alone, workload)),
+    ):
+        sent = 2 * 3 / 4 * tokens * model.hidden * 2
+        inside_s = 0.0 if tokens == workload.prompt_tokens else sent / (h800.link_gb_per_s * 1e9)
+        first_s = ALL_REDUCE_LATENCY_S if tokens == workload.prompt_tokens else 0.0
+        expected = 2 * model.layers * (sent / (0.7 * 1.25e9) - inside_s + 2 * latency_s + first_s)
+        assert took == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_first_machine_hands_a_version_on_to_each_other_one(
+    workload: Workload, h800: GpuSpec, fast: Efficiency
+) -> None:
+    replica = Replica(h800, fast, 8, 16)
+    assert spread_s(replica, workload) == 0.0
+    assert spread_s(_across(replica, 4, 1.25), workload) == pytest.approx(3 * workload.model.weight_bytes / 1.25e9)

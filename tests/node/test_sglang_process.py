@@ -2,8 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,11 +19,14 @@ from hexcloud.domain.errors import ConfigError, EngineError
 from hexcloud.domain.generation import EngineKind, GenerationRequest
 from hexcloud.domain.plan import Role
 from hexcloud.node.sglang_process import SglangProcess
+from hexcloud.runtime.replica_line import ReplicaHead, ReplicaMember
 from hexcloud.runtime.tasks import TASKS
 from hexcloud.runtime.trainer_model import build_model, config_of
 from hexcloud.runtime.weights import write_weights
 
 MakeSpec = Callable[[Role], NodeSpec]
+HERE, KEY = "127.0.0.1", b"0123456789abcdef"
+GREEDY = (GenerationRequest(rid="g", input_ids=(1, 5, 6), max_new_tokens=8, ignore_eos=True, temperature=0.0),)
 REQUESTS = (GenerationRequest(rid="a", input_ids=(1, 5, 6), max_new_tokens=4, ignore_eos=True),)
 
 
@@ -98,3 +104,70 @@ def test_a_killed_node_leaves_no_process_of_its_server(engine: SglangProcess, sp
         assert len(processes) >= 3
         node.send_signal(signal.SIGKILL)
         assert are_gone(processes)
+
+
+class Machines:
+    """The two machines of a replica, each with its own part of the engine."""
+
+    def __init__(self, spec: NodeSpec, nodes: Path) -> None:
+        head, member = (spec.model_copy(update={"emulation": None, "gang": 2, "rank": rank}) for rank in (0, 1))
+        for rank in "01":
+            (nodes / rank).mkdir()
+        port = _free_port()
+        self.head = SglangProcess(head, nodes / "0", lead=lambda: ReplicaHead((HERE, port), KEY, 1))
+        self.member = SglangProcess(member, nodes / "1")
+        self._is_over = threading.Event()
+        line = ReplicaMember((HERE, port), KEY, 1, nodes)
+        work = (self.member.start_part, self.member.end_part, self._is_over.is_set)
+        self._thread = threading.Thread(target=line.follow, args=work, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.head.close()
+        self._is_over.set()
+        self.member.close()
+        self._thread.join(30.0)
+        assert not self._thread.is_alive()
+
+
+def _free_port() -> int:
+    with socket.create_server((HERE, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.mark.sglang
+@pytest.mark.timeout(1800)
+def test_a_real_engine_over_two_machines_takes_weights_and_is_started_anew_when_one_part_dies(
+    engine: SglangProcess, spec: NodeSpec, weights: Path, tmp_path: Path
+) -> None:
+    others, machines = below(os.getpid()), Machines(spec, tmp_path)
+    try:
+        served = machines.head.start(weights, 5)
+        (first,) = served.generate(GREEDY)
+        model = build_model(TASKS["sort_digits"], seed=1)
+        other = write_weights(tmp_path / "other", model.state_dict(), config_of(model)).path.parent
+        served.update_weights_from_disk(str(other), 6)
+        (second,) = served.generate(GREEDY)
+        assert (set(first.versions), set(second.versions)) == ({5}, {6})
+        assert first.logprobs != pytest.approx(second.logprobs, abs=1e-3)
+
+        parts = {_rank(one): one for one in below(os.getpid()) if one not in others}
+        parts["1"].send_signal(signal.SIGKILL)
+        gives_up_at = time.monotonic() + 120
+        while parts["0"].status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < gives_up_at, "an engine does not outlive one of its machines"
+            time.sleep(0.2)
+        with pytest.raises(EngineError):
+            served.generate(GREEDY)
+        (again,) = machines.head.start(other, 6).generate(GREEDY)
+        assert again.tokens == second.tokens and again.logprobs == pytest.approx(second.logprobs, abs=1e-5)
+    finally:
+        left = [one for one in below(os.getpid()) if one not in others]
+        machines.close()
+    assert are_gone(left)
+
+
+def _rank(process: psutil.Process) -> str:
+    """Return which part a process is; empty for those that a part has started."""
+    words = process.cmdline()
+    return words[words.index("--node-rank") + 1] if "--node-rank" in words else ""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.market import LinkScope, Market, Quota
+from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.offer import Offer, OfferId, Tenure, place_of
 from hexcloud.domain.plan import Allocation, Columns, Layout, Role, RolloutColumn, SlotName, TrainerColumn
 from hexcloud.domain.policy import Objective, Policy
@@ -53,13 +54,26 @@ def columns_of(draw: st.DrawFn, offer: Offer) -> tuple[list[RolloutColumn], list
     rollout = [
         RolloutColumn(
             offer_id=offer.id,
-            tp=1,
+            tp=nodes,
             replicas=1,
             batch=batch,
             samples_per_s=float(draw(st.integers(3, 12))),
             generation_s=float(draw(st.sampled_from([5, 5, 60, 400]))),
+            nodes=nodes,
+            spread_s=float(draw(st.sampled_from([0, 0, 30]))) if nodes > 1 else 0.0,
         )
-        for batch in draw(st.sampled_from([(128,), (64, 256), (64, 512), ()]))
+        for nodes, batch in draw(
+            st.sampled_from(
+                [
+                    ((1, 128),),
+                    ((1, 64), (1, 256)),
+                    ((1, 64), (1, 512)),
+                    ((2, 64), (2, 256)),
+                    ((1, 64), (2, 128)),
+                    (),
+                ]
+            )
+        )
     ]
     gangs = [
         TrainerColumn(
@@ -90,6 +104,10 @@ def fleets(draw: st.DrawFn, among: tuple[Offer, ...]) -> FleetState:
         )
         for index in range(draw(st.integers(0, 2)))
     ]
+    is_replica = len(nodes) == 2 and nodes[0].role is nodes[1].role is Role.ROLLOUT
+    if is_replica and nodes[0].offer_id == nodes[1].offer_id:
+        replica = {"gang": 2, "head": nodes[0].slot}
+        nodes = [node.model_copy(update={**replica, "rank": rank}) for rank, node in enumerate(nodes)]
     return FleetState(nodes=tuple(nodes))
 
 
@@ -122,20 +140,42 @@ def problems(draw: st.DrawFn, makers: Makers, objective: Objective = Objective.M
     )
 
 
+LARGE = ModelSpec(
+    name="Llama-3.1-70B",
+    params=70_553_706_496,
+    layers=80,
+    hidden=8192,
+    heads=64,
+    kv_heads=8,
+    head_dim=128,
+    intermediate=28672,
+    vocab=128_256,
+    source="config.json",
+)
+"""It fits no machine with one of these GPUs, and two."""
+
+
 @st.composite
-def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
-    """A few offers with all the columns that the estimator gives them, far too many for brute force."""
+def markets(draw: st.DrawFn, makers: Makers, spans: bool = False) -> tuple[Market, Workload, Policy]:
+    """A few offers with all the columns that the estimator gives them, far too many for brute force.
+
+    `spans`: a model that some of the machines hold only together.
+    """
     make_offer, make_market, workload = makers
     found: dict[OfferId, Offer] = {}
     for _ in range(draw(st.integers(2, 5))):
         region, zone = draw(st.sampled_from(PLACES))
+        kind = draw(
+            st.sampled_from(["lean8", "big1", "big1", "lean8"] if spans else ["big8", "lean8", "big1", "lean2"])
+        )
+        most = 3 if spans and kind == "big1" else 30
         offer = make_offer(
-            draw(st.sampled_from(["big8", "lean8", "big1", "lean2"])),
-            float(draw(st.integers(1, 30))),
+            kind,
+            float(draw(st.integers(1, most))),
             region=region,
             zone=zone,
             tenure=draw(st.sampled_from(list(Tenure))),
-            stock=draw(st.sampled_from([8, 4, 2, 1])),
+            stock=draw(st.sampled_from([8, 8, 4, 3] if spans else [8, 4, 2, 1])),
             vcpus=float(draw(st.sampled_from([64, 64, 12]))),
             network_gb_per_s=draw(st.sampled_from([50.0, 50.0, 1.0])),
             quota=draw(st.sampled_from([None, None, "q"])),
@@ -150,7 +190,12 @@ def markets(draw: st.DrawFn, makers: Makers) -> tuple[Market, Workload, Policy]:
         max_pools=draw(st.sampled_from([None, None, None, 2])),
     )
     quotas = draw(st.sampled_from([(), (Quota(key="q", left=24.0),)]))
-    job = {"eta": draw(st.sampled_from([4, 4, 1, 0])), "samples_per_step": draw(st.sampled_from([256, 64]))}
+    job: dict[str, object] = {
+        "eta": draw(st.sampled_from([4, 4, 1, 0])),
+        "samples_per_step": draw(st.sampled_from([256, 64])),
+    }
+    if spans:
+        job |= {"model": LARGE, "spans": draw(st.sampled_from([(2,), (2, 4), (2, 4, 8)]))}
     return make_market(*found.values(), quotas=quotas), workload.model_copy(update=job), policy
 
 
@@ -163,7 +208,7 @@ class Pick:
 
 
 def picks(problem: Problem) -> Iterator[Pick]:
-    ranges = [range(problem.stock[column.offer_id] + 1) for column in problem.rollout]
+    ranges = [range(problem.stock[column.offer_id] // column.nodes + 1) for column in problem.rollout]
     for gang in problem.gangs:
         for counts in itertools.product(*ranges):
             yield Pick(gang, tuple((c, n) for c, n in zip(problem.rollout, counts, strict=True) if n))
@@ -188,19 +233,23 @@ def expected_loss(problem: Problem, pick: Pick) -> float:
 
 
 def rent(problem: Problem, pick: Pick) -> float:
-    rollout = sum(n * problem.offers[c.offer_id].usd_per_hour for c, n in pick.counts)
+    rollout = sum(n * c.nodes * problem.offers[c.offer_id].usd_per_hour for c, n in pick.counts)
     return rollout + pick.gang.nodes * problem.offers[pick.gang.offer_id].usd_per_hour
 
 
 def spend(problem: Problem, pick: Pick, samples_per_s: float) -> float:
-    running = [(node.role, node.offer_id) for node in problem.fleet.live()]
+    live = problem.fleet.live()
+    training = [node.offer_id for node in live if node.role is Role.TRAINER]
+    rolling = [(node.offer_id, node.gang) for node in live if node.role is Role.ROLLOUT and node.rank == 0]
     start_h = problem.market.calibration.startup_s / 3600 / problem.policy.horizon_h
     starting = 0.0
     for offer in problem.offers.values():
-        held = sum(n for c, n in pick.counts if c.offer_id == offer.id)
-        new = max(0, held - running.count((Role.ROLLOUT, offer.id)))
+        new = 0
+        for nodes in {c.nodes for c, _ in pick.counts}:
+            held = sum(n for c, n in pick.counts if (c.offer_id, c.nodes) == (offer.id, nodes))
+            new += nodes * max(0, held - rolling.count((offer.id, nodes)))
         if pick.gang.offer_id == offer.id:
-            new += max(0, pick.gang.nodes - running.count((Role.TRAINER, offer.id)))
+            new += max(0, pick.gang.nodes - training.count(offer.id))
         starting += new * offer.usd_per_hour * start_h
     return rent(problem, pick) + starting + egress(problem, pick, samples_per_s)
 
@@ -224,7 +273,7 @@ def egress(problem: Problem, pick: Pick, samples_per_s: float) -> float:
 def broken(problem: Problem, pick: Pick, samples_per_s: float) -> list[str]:
     """Names of the rules a pick breaks."""
     policy, workload, target = problem.policy, problem.workload, samples_per_s
-    held = {name: sum(n for c, n in pick.counts if c.offer_id == name) for name in problem.offers}
+    held = {name: sum(n * c.nodes for c, n in pick.counts if c.offer_id == name) for name in problem.offers}
     held[pick.gang.offer_id] += pick.gang.nodes
     rates = [(problem.offers[c.offer_id], n * problem.rate(c, target)) for c, n in pick.counts]
     total = sum(rate for _, rate in rates)
@@ -269,7 +318,8 @@ def is_near(problem: Problem, gang: TrainerColumn, column: RolloutColumn, sample
         for name in zone
     )
     workload, step_s = problem.workload, problem.workload.samples_per_step / samples_per_s
-    age = versions_old(workload, column.tp, column.generation_s, travel_s, step_s)
+    # What a replica hands on among its machines is part of the way.
+    age = versions_old(workload, column.tp, column.generation_s, travel_s + column.spread_s, step_s)
     return age <= versions_allowed(workload) * (1 + 1e-9)
 
 

@@ -432,3 +432,23 @@ def test_a_lost_gang_that_returns_in_another_region_takes_the_whole_plan_along(
     offers = (*case.market.offers, make_offer("big8", 20.0, region="us-two"))
     judgement = judge(case.model_copy(update={"market": make_market(*offers)}))
     assert names(judgement) == [slot.name for slot in proposed.slots]
+
+
+def test_a_replica_that_lacks_a_machine_is_lost_as_a_whole(build: Build) -> None:
+    """Its other machine is still there, and of no use: both slots leave the placement, and the plan's replica comes."""
+    gang, old, new = trainer(0), replica(1, "c"), replica(5, "c")
+    single = rollout(3, "a")
+    now = placement(gang, *old, single)
+    fleet = FleetState(nodes=tuple(node(slot) for slot in (gang, old[0], single)), next_slot=50)
+    judgement = judge(build(now, placement(gang, *new, single), fleet=fleet))
+    (verdict,) = judgement.verdicts
+    assert verdict.kind is MoveKind.REPAIR and verdict.approved
+    assert "rollout-1, rollout-2 gone" in verdict.reason
+    assert [slot.name for slot in verdict.launches] == ["rollout-5", "rollout-6"]
+    assert judgement.placement == placement(gang, *new, single)
+
+
+def replica(head: int, zone: str) -> tuple[Slot, Slot]:
+    slots = (rollout(head, zone), rollout(head + 1, zone))
+    first, second = (slot.model_copy(update={"head": slots[0].name, "rank": rank}) for rank, slot in enumerate(slots))
+    return first, second

@@ -8,7 +8,7 @@ from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.plan import Columns, Layout, Placement, Role, RolloutColumn, Slot, SlotName, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.moves import Move, independent_moves, whole_move
+from hexcloud.planner.moves import Move, independent_moves, units, whole_move
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.worth import Worth
 
@@ -104,3 +104,23 @@ def test_a_plan_that_is_what_runs_is_no_move(worth: Worth) -> None:
     whole = whole_move(now, Placement(slots=now))
     assert whole.is_empty
     assert independent_moves(whole, now, worth) == []
+
+
+def replica(head: int, zone: str, rate: float) -> tuple[Slot, Slot]:
+    """Two machines that make a rate together."""
+    slots = (rollout(head, zone, rate), rollout(head + 1, zone, rate))
+    name = slots[0].name
+    first, second = (slot.model_copy(update={"head": name, "rank": rank}) for rank, slot in enumerate(slots))
+    return first, second
+
+
+def test_a_replica_of_two_machines_comes_and_goes_as_one(worth: Worth) -> None:
+    """It makes 4 in zone a for 6 USD/h; two machines of zone c make as much for 2."""
+    old = replica(1, "a", 4.0)
+    now = (trainer(0), *old, rollout(5, "b"))
+    plan = Placement(slots=(trainer(0), rollout(5, "b"), rollout(7, "c"), rollout(8, "c")))
+    moves = independent_moves(whole_move(now, plan), now, worth)
+    assert pairs(moves) == [(["rollout-7", "rollout-8"], ["rollout-1", "rollout-2"])]
+    assert worth.rollout_rate(old) == pytest.approx(worth.rate(old[0])) and worth.rate(old[1]) == 0.0
+    assert worth.usd_per_sample(old) == pytest.approx(6.0 / worth.rate(old[0]))
+    assert units((old[1], rollout(5, "b"), old[0])) == [(rollout(5, "b"),), old]

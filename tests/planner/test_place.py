@@ -188,3 +188,42 @@ def test_a_placement_of_a_fleet_that_fits_changes_nothing(nodes: list[Node], rol
     assert {slot.name for slot in diff(placed, fleet).launches} == wanted - {
         one.slot for one in nodes if one.status in LIVE
     }
+
+
+def replica(head: int, *members: int, since_s: float = 0.0) -> tuple[Node, ...]:
+    """The machines of one replica that still run, by their ranks' numbers; two were asked for."""
+    numbers = (head, *members)
+    facts = {"gang": 2, "head": SlotName(f"rollout-{head}")}
+    ranked = ((rank, node(Role.ROLLOUT, number, since_s)) for rank, number in enumerate(numbers))
+    return tuple(one.model_copy(update={**facts, "rank": rank}) for rank, one in ranked)
+
+
+def wide(replicas: int) -> Allocation:
+    plain = allocation(rollouts=replicas)
+    (share,) = plain.rollout
+    column = share.column.model_copy(update={"nodes": 2, "tp": 2})
+    return plain.model_copy(update={"rollout": (share.model_copy(update={"column": column}),)})
+
+
+def units(placed: Placement) -> list[tuple[str, str | None, int]]:
+    return [(slot.name, slot.head, slot.rank) for slot in placed.role(Role.ROLLOUT)]
+
+
+def test_a_replica_of_two_machines_has_two_slots_under_its_head() -> None:
+    placed = place(wide(1), FleetState(), market())
+    assert units(placed) == [("rollout-1", "rollout-1", 0), ("rollout-2", "rollout-1", 1)]
+
+
+def test_a_replica_that_runs_keeps_its_slots_and_one_that_lacks_a_machine_keeps_none() -> None:
+    whole, broken = replica(3, 4), replica(5)
+    placed = place(wide(2), FleetState(nodes=(*whole, *broken), next_slot=9), market())
+    assert units(placed)[2:] == [("rollout-3", "rollout-3", 0), ("rollout-4", "rollout-3", 1)]
+    assert {name for name, *_ in units(placed)[:2]} == {"rollout-10", "rollout-11"}, "the trainer has the number before"
+
+
+def test_machines_of_replicas_and_single_ones_are_not_exchanged() -> None:
+    single = node(Role.ROLLOUT, 7)
+    fleet = FleetState(nodes=(*replica(3, 4), single), next_slot=9)
+    singles = names(place(allocation(rollouts=2), fleet, market()), Role.ROLLOUT)
+    assert "rollout-7" in singles and {"rollout-3", "rollout-4"}.isdisjoint(singles)
+    assert "rollout-7" not in names(place(wide(2), fleet, market()), Role.ROLLOUT)

@@ -142,6 +142,12 @@ def test_no_objective_refutes_another(makers: Makers, data: st.DataObject) -> No
     check_all(Shop(*data.draw(markets(makers))), data)
 
 
+@given(st.data())
+@DOZEN
+def test_no_objective_refutes_another_where_replicas_take_several_machines(makers: Makers, data: st.DataObject) -> None:
+    check_all(Shop(*data.draw(markets(makers, spans=True))), data)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(HOUR_S)
 @given(st.data())
@@ -165,9 +171,9 @@ def test_no_objective_refutes_another_on_the_bundled_market(name: str) -> None:
     check_thriftiest(shop, 1.0, [top.samples_per_s * share for share in (0.1, 0.2, 0.5, 0.9)], 2 * MIP_GAP)
 
 
-def check_pruning(makers: Makers, data: st.DataObject) -> None:
+def check_pruning(makers: Makers, data: st.DataObject, spans: bool = False) -> None:
     """With pool limits and domain rows on; the same search over every column is the rival."""
-    shop = Shop(*data.draw(markets(makers)))
+    shop = Shop(*data.draw(markets(makers, spans)))
     limits = {"survival_share": data.draw(st.sampled_from([0.3, 0.6])), "max_pools": data.draw(st.sampled_from([2, 3]))}
     top = answer(shop.problem(objective=Objective.MAX_THROUGHPUT, target_samples_per_s=None, **limits), 1e-3)
     if isinstance(top, InfeasibleError):
@@ -183,6 +189,12 @@ def check_pruning(makers: Makers, data: st.DataObject) -> None:
 @QUICK
 def test_pruning_loses_no_optimum(makers: Makers, data: st.DataObject) -> None:
     check_pruning(makers, data)
+
+
+@given(st.data())
+@QUICK
+def test_pruning_loses_no_optimum_where_replicas_take_several_machines(makers: Makers, data: st.DataObject) -> None:
+    check_pruning(makers, data, spans=True)
 
 
 @pytest.mark.soak

@@ -61,8 +61,13 @@ class Launch:
     log: Path
     """Where its output goes."""
     tp: int = 1
-    """Tensor-parallel degree: GPUs that it takes."""
+    """Tensor-parallel degree: GPUs that it takes, of all its machines."""
     first_gpu: int = 0
+    nodes: int = 1
+    """Machines that it takes, each with a process of this kind; only that of rank 0 listens."""
+    rank: int = 0
+    rendezvous: str = ""
+    """`host:port` on the machine of rank 0 where they meet."""
 
     def argv(self, port: int) -> list[str]:
         """Return the command line. Ids go in and out, so no tokenizer is needed and no text is ever made."""
@@ -77,6 +82,8 @@ class Launch:
             "log-level-http": "warning",
         }
         flags |= self._cpu_flags() if self.device is Device.CPU else self._gpu_flags()
+        if self.nodes > 1:
+            flags |= {"nnodes": self.nodes, "node-rank": self.rank, "dist-init-addr": self.rendezvous}
         command = [str(self.python), "-I", "-m", "sglang.launch_server"]
         # Idle it would turn a whole core without `sleep-on-idle`.
         switches = ("skip-tokenizer-init", "skip-server-warmup", "sleep-on-idle", "enable-metrics")
@@ -88,11 +95,15 @@ class Launch:
         own = {"HF_HUB_OFFLINE": "1", "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"}
         if self.device is Device.CPU:
             own["SGLANG_PLATFORM"] = CPU_PLATFORM
+        if self.device is Device.CPU and self.nodes > 1:  # else every rank would want a NUMA node, and there is one
+            own["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join([f"0-{(os.cpu_count() or 1) - 1}"] * self.nodes)
         return {**given, **own}
 
     def _cpu_flags(self) -> dict[str, object]:
         # fp32: `auto` would serve a checkpoint of fp32 in half precision, 0.02 off in each logprob.
-        return {"dtype": "float32", "max-total-tokens": CPU_TOKENS}
+        # Over machines a CPU has one rank on each.
+        ranks = {"tp-size": self.nodes} if self.nodes > 1 else {}
+        return {"dtype": "float32", "max-total-tokens": CPU_TOKENS, **ranks}
 
     def _gpu_flags(self) -> dict[str, object]:
         return {"dtype": "auto", "tp-size": self.tp, "base-gpu-id": self.first_gpu}

@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +172,16 @@ def test_a_cpu_computes_in_full_precision(tmp_path: Path) -> None:
     given = flags(launch.argv(port=1))
     assert (given["--device"], given["--dtype"]) == ("cpu", "float32")
     assert "--tp-size" not in given
+
+
+def test_over_several_machines_each_server_knows_its_rank_and_where_they_meet(launch: Any) -> None:
+    alone = replace(launch("serves"), device=Device.CUDA, tp=16, first_gpu=0)
+    assert not {"--nnodes", "--node-rank", "--dist-init-addr"} & set(alone.argv(1))
+    words = replace(alone, nodes=2, rank=1, rendezvous="10.0.0.1:5000").argv(1)
+    flags = dict(pairwise(words))
+    assert (flags["--tp-size"], flags["--nnodes"], flags["--node-rank"]) == ("16", "2", "1")
+    assert flags["--dist-init-addr"] == "10.0.0.1:5000"
+    on_cpu = replace(alone, device=Device.CPU, nodes=2, rendezvous="10.0.0.1:5000")
+    words = on_cpu.argv(1)
+    assert dict(pairwise(words))["--tp-size"] == "2", "one rank on each machine"
+    assert on_cpu.environment({})["SGLANG_CPU_OMP_THREADS_BIND"].count("|") == 1

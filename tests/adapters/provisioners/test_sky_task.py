@@ -134,3 +134,18 @@ def test_files_lie_in_a_folder_for_each_rank(tmp_path: Path) -> None:
     assert [(tmp_path / rank / "node.json").read_text() for rank in ("0", "1")] == ["zero", "one"]
     with pytest.raises(UnknownProvisionError, match="not a plain file name"):
         write_files(tmp_path, [command(files={"../node.json": "x"})])
+
+
+def test_the_machines_of_a_replica_are_one_cluster_named_after_its_head(offer: Offer, nodes: tuple[Node, ...]) -> None:
+    pair = tuple(
+        node.model_copy(update={"gang": 2, "rank": rank, "head": nodes[0].slot}) for rank, node in enumerate(nodes[:2])
+    )
+    order = Order(pair, offer, (command({"TOKEN": "a"}), command({"TOKEN": "b"})))
+    task = sky_task(order, "us-east-1a", FOLDERS)
+    assert task["name"] == "hx-main-1-rollout-0-0" and task["num_nodes"] == 2
+    assert "hexcloud.node rollout" in str(task["run"]) and "ports" not in {
+        name for name, value in resources(task).items() if value
+    }
+    labels = resources(task)["labels"]
+    assert isinstance(labels, dict) and labels["hexcloud-gang"] == "2"
+    assert {labels["hexcloud-node-0"], labels["hexcloud-node-1"]} == {"rollout-0_2e0", "rollout-1_2e0"}
