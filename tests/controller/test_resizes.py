@@ -11,6 +11,7 @@ from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CapacityError, EngineError
 from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.formation import Formation
 from hexcloud.domain.ledger import CostKind
 from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Objective, Policy
@@ -201,7 +202,8 @@ def test_a_member_has_time_to_hand_on_its_share_whatever_that_takes(controller_o
     market = whole.market.market(whole.start_s)
     offer = market.offer(trainers(whole)[0].offer_id)
     assert offer is not None
-    moving_s = resize_s(whole.run.workload.model, forecast_gb_per_s(offer, offer, market.network))
+    sizes = Formation(LayoutKind.FSDP, 3, 8), Formation(LayoutKind.FSDP, 2, 8)
+    moving_s = resize_s(whole.run.workload.model, *sizes, forecast_gb_per_s(offer, offer, market.network))
     accepted = whole.store.plan(whole.run.id)
     assert accepted is not None and moving_s > POLL_S + 1.0
     # The coordinator looks at its gang again within a turn.
