@@ -204,7 +204,7 @@ def test_a_rented_trainer_makes_the_planned_passes_unless_the_user_says_how_larg
         run = seen.run.model_copy(update={"spec": spec})
         training = node_spec(node, slot, plan, replace(seen, run=run), ports).training
         gang = planned_gang(plan.placement, run)
-        return training.pass_tokens, training.activation_checkpointing, gang and gang.pass_tokens
+        return training.pass_tokens, training.activation_checkpointing, gang.pass_tokens if gang else None
 
     planned = slot.trainer.layout.pass_tokens
     assert planned != PASS_TOKENS

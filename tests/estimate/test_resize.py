@@ -22,9 +22,9 @@ def moved(before: Formation, after: Formation) -> float:
     tensors = {"weight.layers.0.mlp.up_proj.weight": TensorSpec((ELEMENTS >> 8, 1 << 8), "float32")}
     size = max(before.size, after.size)
     nodes = tuple(rank // RANKS for rank in range(size))
-    sides = (trainer_layout(tensors, one, size, tuple(range(one.size))) for one in (before, after))
+    source, target = (trainer_layout(tensors, one, size, tuple(range(one.size))) for one in (before, after))
     crossed: Counter[tuple[str, int]] = Counter()
-    for move in plan_reshard(*sides, nodes).crossing():
+    for move in plan_reshard(source, target, nodes).crossing():
         crossed["out", nodes[move.source]] += move.bytes
         crossed["in", nodes[move.target]] += move.bytes
     return max(crossed.values(), default=0) / (4 * ELEMENTS)
