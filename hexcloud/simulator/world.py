@@ -67,7 +67,10 @@ def small_market() -> Market:
 
 
 def small_workload() -> Workload:
-    """Return asynchronous GRPO of a 1.5B model (figures of Qwen2.5-1.5B)."""
+    """Return asynchronous GRPO of a 1.5B model (figures of Qwen2.5-1.5B).
+
+    One update a batch, which needs no pi_prox: gangs of some machines are then worth their money.
+    """
     model = ModelSpec(
         name="Qwen2.5-1.5B",
         params=1_543_714_304,
@@ -80,7 +83,7 @@ def small_workload() -> Workload:
         vocab=151_936,
         source="config.json of Qwen/Qwen2.5-1.5B on Hugging Face",
     )
-    return Workload(model=model, samples_per_step=256, group_size=8, eta=4)
+    return Workload(model=model, samples_per_step=256, group_size=8, eta=4, minibatches=1, prox_share=0.0)
 
 
 def small_run(clock: VirtualClock, policy: Policy, steps: int = 10_000, workload: Workload | None = None) -> RunRecord:

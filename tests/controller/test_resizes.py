@@ -22,15 +22,13 @@ from hexcloud.simulator.cloud import Habits, Loss, LossKind
 from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.prices import PriceStep
 from hexcloud.simulator.simulation import Script, Simulation
-from hexcloud.simulator.world import small_market, small_workload
+from hexcloud.simulator.world import small_market
 from tests.controller.test_laws import History, histories, live_through
 
 ControllerOf = Callable[[Simulation], Controller]
 PortsOf = Callable[..., Ports]
-POLICY = Policy(objective=Objective.MAX_THROUGHPUT, max_usd_per_hour=76.0, min_dwell_s=60.0)
+POLICY = Policy(objective=Objective.MAX_THROUGHPUT, max_usd_per_hour=80.0, min_dwell_s=60.0)
 """In the small market this buys two trainers and two rollout nodes; while all is 20 % cheaper, one trainer more."""
-WORKLOAD = small_workload().model_copy(update={"minibatches": 1})
-"""With more updates of a batch this gang would wait for its network, and a third machine would be worth nothing."""
 POLL_S, TURN_S = 5.0, 10.0
 CHEAPER_S, DEARER_S, END_S = 300.0, 600.0, 840.0
 HABITS = Habits(boot_s=60.0)
@@ -42,8 +40,7 @@ def prices(at_s: float, factor: float) -> Iterable[PriceStep]:
 
 def simulation(habits: Habits = HABITS, faults: tuple[Fault, ...] = (), losses: tuple[Loss, ...] = ()) -> Simulation:
     moves = (*prices(CHEAPER_S, 0.8), *prices(DEARER_S, 1.0))
-    script = Script(prices=moves, habits=habits, faults=faults, losses=losses)
-    return Simulation(POLICY, script, workload=WORKLOAD)
+    return Simulation(POLICY, Script(prices=moves, habits=habits, faults=faults, losses=losses))
 
 
 def until(sim: Simulation, controller: Controller, at_s: float) -> None:
@@ -248,7 +245,7 @@ def test_no_machine_is_told_to_leave_by_a_turn_that_could_not_tell_the_layout(co
 def test_machines_that_are_lost_as_they_join_are_rented_a_few_times_and_then_the_gang_goes_on_without(
     controller_of: ControllerOf,
 ) -> None:
-    sim = Simulation(POLICY, Script(prices=tuple(prices(CHEAPER_S, 0.8)), habits=HABITS), workload=WORKLOAD)
+    sim = Simulation(POLICY, Script(prices=tuple(prices(CHEAPER_S, 0.8)), habits=HABITS))
     controller, came = controller_of(sim), dict[str, float]()
     while sim.clock.now_s() < sim.start_s + 4000.0:
         until(sim, controller, sim.clock.now_s() - sim.start_s + POLL_S)
@@ -320,7 +317,7 @@ def test_the_laws_hold_while_a_gang_changes_its_size(
 ) -> None:
     moves = (*prices(CHEAPER_S, 0.8), *prices(DEARER_S, 1.0))
     habits = replace(history.script.habits, is_elastic=is_elastic)
-    sim = Simulation(POLICY, replace(history.script, prices=moves, habits=habits), workload=WORKLOAD)
+    sim = Simulation(POLICY, replace(history.script, prices=moves, habits=habits))
     live_through(sim, controller_of, history)
     sim.cloud.advance()
     assert not sim.cloud.running()

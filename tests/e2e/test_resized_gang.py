@@ -26,7 +26,7 @@ from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.simulator.clock import VirtualClock
-from hexcloud.simulator.world import small_market, small_run, small_workload
+from hexcloud.simulator.world import small_market, small_run
 from hexcloud.wiring.run import LOCAL_WEIGHT_BYTES
 from tests.runtime.training import ALONE, small_model, state_of
 
@@ -40,8 +40,6 @@ POLICY = Policy(
     clouds=("lambda",),
 )
 """In the small market this buys one machine that trains and one for rollout; at 0.8 of its prices one trainer more."""
-WORKLOAD = small_workload().model_copy(update={"minibatches": 1})
-"""With more updates of a batch a second machine would wait for its network."""
 SCALE = 10.0
 WAIT_S = 300.0
 
@@ -62,7 +60,7 @@ class Resized:
 
     def __init__(self, folder: Path) -> None:
         clock = VirtualClock(time.time(), time.time(), SCALE)
-        run = small_run(clock, POLICY, steps=100_000, workload=WORKLOAD)
+        run = small_run(clock, POLICY, steps=100_000)
         self.folder, self.prices, self.secrets = folder, Prices(), RunSecrets(b"0123456789abcdef")
         self.run: RunRecord = run.model_copy(update={"run_dir": str(folder), "output": str(folder / "output")})
         self.store = SqliteStore(folder / "hexcloud.db")
