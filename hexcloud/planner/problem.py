@@ -121,8 +121,11 @@ class Problem:
         """Return rollout columns of usable offers as rows: the rungs that are wanted of each."""
         usable = np.flatnonzero(self.facts.stock > 0)
         offer, rung = self.rungs.spread(wanted, self.ladders[usable])
-        is_whole = self.facts.stock[usable[offer]] >= self.rungs.nodes[rung]
-        return Table(self.facts, self.rungs, usable[offer][is_whole], rung[is_whole])
+        offer = usable[offer]
+        if not self.rungs.is_single:
+            is_whole = self.facts.stock[offer] >= self.rungs.nodes[rung]
+            offer, rung = offer[is_whole], rung[is_whole]
+        return Table(self.facts, self.rungs, offer, rung)
 
     @cached_property
     def table(self) -> Table:

@@ -6,6 +6,9 @@ SGLang's `--tp` over `--nnodes`. That depends on model and market alone, never o
 rules leaves every column that there was.
 """
 
+from collections import defaultdict
+from functools import cached_property
+
 from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.market import Market
 from hexcloud.domain.model import ModelSpec
@@ -32,10 +35,16 @@ class Spans:
         return self._of_gpu[gpu.name]
 
     def _is_held_by_one(self, gpu: GpuSpec) -> bool:
-        counts = {offer.gpu_count for offer in self._market.offers if offer.gpu == gpu.name}
-        return any(
-            largest_batch(self._workload, gpu, tp) for count in counts for tp in legal_tp(count, self._workload.model)
-        )
+        degrees = {tp for count in self._counts[gpu.name] for tp in legal_tp(count, self._workload.model)}
+        return any(largest_batch(self._workload, gpu, tp) for tp in degrees)
+
+    @cached_property
+    def _counts(self) -> dict[str, set[int]]:
+        """GPUs of the machines of each type, in one pass: the market has thousands of offers."""
+        counts: dict[str, set[int]] = defaultdict(set)
+        for gpu, count in {(offer.gpu, offer.gpu_count) for offer in self._market.offers}:
+            counts[gpu].add(count)
+        return counts
 
 
 def legal_tp(gpu_count: int, model: ModelSpec) -> list[int]:

@@ -131,6 +131,8 @@ class Rungs:
         self.generation_s = self._floats("generation_s")
         self.slots = self._floats("replicas") * self._floats("batch")
         self.nodes, self.spread_s = self._floats("nodes"), self._floats("spread_s")
+        self.is_single = bool((self.nodes == 1.0).all())
+        """Is every unit one machine, as with all but the largest models?"""
         degrees, self.degree = np.unique(self._floats("tp").astype(np.int64), return_inverse=True)
         self.degrees: list[int] = degrees.tolist()
         ends = np.cumsum(self.sizes)
@@ -148,7 +150,9 @@ class Rungs:
         """
         lines = self._lines
         is_in = among[lines] & self._is_rung
-        beats = is_in[:, :, None] & is_in[:, None, :] & (self.nodes[lines][:, :, None] == self.nodes[lines][:, None, :])
+        beats = is_in[:, :, None] & is_in[:, None, :]
+        if not self.is_single:
+            beats &= self.nodes[lines][:, :, None] == self.nodes[lines][:, None, :]
         is_equal = beats.copy()
         for worth in worths:
             own = worth[lines]
@@ -210,29 +214,32 @@ class Table:
     @cached_property
     def usd_per_hour(self) -> Floats:
         """Rent."""
-        return self.nodes * self.facts.usd_per_hour[self.offer]
+        return self._of_units(self.facts.usd_per_hour)
 
     @cached_property
     def price(self) -> Floats:
         """Rent and spread start-up of one more unit."""
-        return self.nodes * self.facts.price[self.offer]
+        return self._of_units(self.facts.price)
 
     @cached_property
     def availability(self) -> Floats:
         """Share of time that there is a whole unit."""
         alone = self.facts.availability[self.offer]
+        if self.rungs.is_single:
+            return alone
         # As `estimate.risk.availability`, which is 1 / (1 + what is missing).
         return np.where(self.nodes == 1.0, alone, 1.0 / (1.0 + self.nodes * (1.0 / alone - 1.0)))
 
     @cached_property
     def cores(self) -> Floats:
         """Cores left for rewards."""
-        return self.nodes * self.facts.cores[self.offer]
+        return self._of_units(self.facts.cores)
 
     @cached_property
     def stock(self) -> Floats:
         """The most units a plan may hold."""
-        return self.facts.stock[self.offer] // self.nodes
+        stock = self.facts.stock[self.offer]
+        return stock if self.rungs.is_single else stock // self.nodes
 
     @cached_property
     def is_spot(self) -> Flags:
@@ -253,5 +260,9 @@ class Table:
     @cached_property
     def draws(self) -> tuple[Draws, ...]:
         """Quotas of the rows."""
-        draws = self.facts.draws
-        return tuple(Draws(draw.quota[self.offer], self.nodes * draw.units[self.offer]) for draw in draws)
+        return tuple(Draws(draw.quota[self.offer], self._of_units(draw.units)) for draw in self.facts.draws)
+
+    def _of_units(self, of_machines: Floats) -> Floats:
+        """Return what units have of something of which each machine of an offer has so much."""
+        own = of_machines[self.offer]
+        return own if self.rungs.is_single else self.nodes * own
