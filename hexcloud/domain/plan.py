@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NewType
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.frozen import Frozen
@@ -54,6 +54,12 @@ class Layout(Frozen):
     ranks: int
     pass_tokens: int = PASS_TOKENS
     """Most tokens of a forward pass of a rank."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_versions(cls, body: object) -> object:
+        """Read a stored plan that still has sequences of a pass, which no trainer went by."""
+        return {name: body[name] for name in body if name != "micro_batch"} if isinstance(body, dict) else body
 
 
 class TrainerColumn(Frozen):

@@ -45,6 +45,15 @@ class Workload(Frozen):
     drop_share: float = Field(default=0.02, ge=0, lt=1)
     """Share of samples that are generated and never trained (zero variance, stale, lost)."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_older_versions(cls, body: object) -> object:
+        """Read a job that was stored when it had `recompute_prox`: a run must stay manageable whatever is installed."""
+        if not isinstance(body, dict) or "recompute_prox" not in body:
+            return body
+        kept = {name: value for name, value in body.items() if name != "recompute_prox"}
+        return kept if body["recompute_prox"] else {**kept, "prox_share": 0.0}
+
     @model_validator(mode="after")
     def _whole_groups(self) -> "Workload":
         if self.samples_per_step % self.group_size:

@@ -21,8 +21,9 @@ from hexcloud.runtime.apart import apart
 
 SIGNED_S = 3600
 """How long a place is good for: a download that breaks off later asks for another one."""
-PAUSE_S = 60.0
-"""How long a store that failed is not tried again."""
+PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0
+"""How long a store that failed is not tried again: twice as long each time that it fails at once, as each try may send
+a whole file that the cloud bills."""
 CLOSE_S = 10.0
 """For the removal of all copies when the run ends; what stays then is named in the log."""
 FOLDER = "weights"
@@ -64,6 +65,16 @@ class _Shelf:
         self.stale: set[str] = set()
         """Digests of copies that are to be removed."""
         self.paused_until_s = float("-inf")
+        self.pause_s = 0.0
+        """The last one's length."""
+
+    def pause(self, now_s: float) -> None:
+        """Leave the store alone for a while; that many say so during a pause makes it no longer."""
+        if now_s < self.paused_until_s:
+            return
+        is_at_once = now_s < self.paused_until_s + self.pause_s
+        self.pause_s = min(2.0 * self.pause_s, LONGEST_PAUSE_S) if is_at_once else PAUSE_S
+        self.paused_until_s = now_s + self.pause_s
 
 
 class StoredCopies:
@@ -141,6 +152,7 @@ class StoredCopies:
         shelf, begun_s = self._shelves[region], self._clock()
         try:
             size = await apart(lambda: file.stat().st_size)
+            await apart(lambda: shelf.store.place(_name(sha256), SIGNED_S))  # what cannot be read need not be sent
             self.sent_bytes[region] += size
             await apart(lambda: shelf.store.upload(_name(sha256), str(file)))
         except (StoreError, OSError) as error:
@@ -153,11 +165,11 @@ class StoredCopies:
     def _leave_alone(self, region: str, sha256: str, reason: str) -> None:
         """Note that a store failed. What it is said to have of the file is not believed, and written anew one day."""
         shelf = self._shelves[region]
-        shelf.paused_until_s = self._clock() + PAUSE_S
+        shelf.pause(self._clock())
         shelf.copies.pop(sha256, None)
         shelf.stale.add(sha256)
         self.trouble[region] = reason
-        log.warning("weights_store_failed", region=region, file=sha256[:12], reason=reason, pause_s=PAUSE_S)
+        log.warning("weights_store_failed", region=region, file=sha256[:12], reason=reason, pause_s=shelf.pause_s)
 
     async def _clear(self, region: str, shelf: _Shelf) -> None:
         try:

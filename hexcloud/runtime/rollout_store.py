@@ -105,6 +105,15 @@ class RegionStore:
                 skip = max(0, skip - len(piece))
 
     async def _opened(self, url: str, offset: int) -> AsyncGenerator[bytes, None]:
-        pieces = await apart(lambda: self._open_place(url, offset))
-        while piece := await apart(lambda: next(pieces, b"")):
-            yield piece
+        try:
+            async with asyncio.timeout(STALL_S):
+                pieces = await apart(lambda: self._open_place(url, offset))
+            while piece := await self._next(pieces):
+                yield piece
+        except TimeoutError:
+            raise StoreError(f"it said nothing for {STALL_S:g} s") from None
+
+    @staticmethod
+    async def _next(pieces: Iterator[bytes]) -> bytes:
+        async with asyncio.timeout(STALL_S):
+            return await apart(lambda: next(pieces, b""))

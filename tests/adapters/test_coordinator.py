@@ -122,7 +122,11 @@ def test_each_order_is_one_post(coordinator: HttpCoordinator, peer: Peer) -> Non
     coordinator.drain(NodeId("a"))
     coordinator.stop("budget")
     assert [(method, path, body) for method, path, _, body in peer.asked] == [
-        ("POST", "/control/renew", {"run_until_s": 99.5, "gang": {"machines": 2, "layout": "hsdp"}}),
+        (
+            "POST",
+            "/control/renew",
+            {"run_until_s": 99.5, "gang": {"machines": 2, "layout": "hsdp", "pass_tokens": 8192}},
+        ),
         ("POST", "/control/admit", {"node_id": "a", "token_sha256": "00ff", "revoke": ["b"]}),
         ("POST", "/control/drain", {"node_id": "a"}),
         ("POST", "/control/stop", {"reason": "budget"}),

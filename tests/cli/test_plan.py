@@ -46,7 +46,7 @@ def test_stdout_is_json_and_nothing_else() -> None:
 
 
 def test_the_total_can_be_added_up_from_json(cli: Callable[..., Any]) -> None:
-    answer = json.loads(cli("plan", "--target-throughput", "200k", "--json").out)
+    answer = json.loads(cli("plan", "--target-throughput", "150k", "--json").out)
     rows = answer["allocation"]
     assert max(row["count"] for row in rows) > 1
     for row in rows:
@@ -57,7 +57,7 @@ def test_the_total_can_be_added_up_from_json(cli: Callable[..., Any]) -> None:
 
 
 def test_each_price_in_json_has_its_source_and_its_day(cli: Callable[..., Any]) -> None:
-    answer = json.loads(cli("plan", "--target-throughput", "200k", "--json").out)
+    answer = json.loads(cli("plan", "--target-throughput", "150k", "--json").out)
     listed = {offer.id: offer for offer in wiring.believed_market().market(time.time()).offers}
     for row in answer["allocation"]:
         offer = listed[row["offer"]]

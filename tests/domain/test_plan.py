@@ -44,3 +44,8 @@ def test_objective_is_rent_egress_and_one_off() -> None:
         proof=Proof(lower_bound_usd_per_hour=2.75, gap=0.0),
     )
     assert allocation.usd_per_hour == 2.75
+
+
+def test_the_layout_of_a_plan_that_an_older_version_stored_is_read() -> None:
+    stored = {"kind": "hsdp", "ranks": 16, "micro_batch": 8}
+    assert Layout.model_validate(stored) == Layout(kind="hsdp", ranks=16)

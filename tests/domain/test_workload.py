@@ -17,6 +17,13 @@ def test_spread_of_lengths_raises_the_mean_context(workload: Workload) -> None:
     assert spread.mean_context == pytest.approx(500 + 1500)
 
 
+@pytest.mark.parametrize(("asked", "share"), [(True, 0.75), (False, 0.0)])
+def test_a_job_that_an_older_version_stored_is_read(workload: Workload, asked: bool, share: float) -> None:
+    body = workload.model_dump(mode="json")
+    del body["prox_share"]
+    assert Workload.model_validate({**body, "recompute_prox": asked}).prox_share == share
+
+
 def test_a_step_is_whole_groups(workload: Workload) -> None:
     with pytest.raises(ValidationError, match="not a multiple of group_size"):
         Workload(model=workload.model, samples_per_step=100, group_size=8)

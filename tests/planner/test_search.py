@@ -127,7 +127,7 @@ def test_fifteen_hundred_offers_are_planned(
     offers = many_offers(make_offer, 42)
     assert len(offers) > 1500
     careful = policy.model_copy(update={"survival_share": 0.5})
-    problem = problem_of(make_market(*offers), workload, careful)
+    problem = problem_of(make_market(*offers), workload.model_copy(update={"minibatches": 1}), careful)
     found = cheapest(problem, 60.0, 1e-3)
     assert found is not None
     assert found.bound >= found.solution.objective * (1.0 - 1e-3) - 1e-9

@@ -7,7 +7,7 @@ import pytest
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import PlaceTrouble
-from hexcloud.runtime.coordinator_stores import PAUSE_S, NoCopyError, StoredCopies
+from hexcloud.runtime.coordinator_stores import LONGEST_PAUSE_S, PAUSE_S, NoCopyError, StoredCopies
 from tests.runtime.web_store import WebStore
 
 HERE, ELSEWHERE = "aws/us-east-1", "gcp/us-east4"
@@ -110,6 +110,32 @@ def test_a_store_that_cannot_be_written_is_named_left_alone_and_tried_again(stor
         clock.now_s += PAUSE_S
         assert await copies.place(HERE, *told, 5)
         assert copies.trouble == {} and copies.is_open(HERE)
+
+    play(scene)
+
+
+def test_a_store_that_fails_again_and_again_is_asked_ever_less_and_sent_nothing_it_cannot_sign(
+    store: WebStore, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        clock = Clock()
+        copies = StoredCopies({HERE: store}, clock)
+        told = file(tmp_path, b"weights")
+        store.refuses_signing = True
+        tries = 0
+        for _minute in range(60):
+            tries += copies.is_open(HERE)
+            with pytest.raises(NoCopyError):
+                await copies.place(HERE, *told, 5)
+            clock.now_s += PAUSE_S
+        assert tries == 6, "after 0, 1, 3, 7, 15 and 31 minutes"
+        assert store.uploads == [] and copies.sent_bytes[HERE] == 0
+        store.refuses_signing = False
+        clock.now_s += 2 * LONGEST_PAUSE_S
+        assert await copies.place(HERE, *told, 5)
+        copies.hear(trouble(told[0]))
+        clock.now_s += PAUSE_S
+        assert copies.is_open(HERE), "it had worked for long"
 
     play(scene)
 

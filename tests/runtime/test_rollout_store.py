@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -200,3 +201,24 @@ def test_a_copy_that_never_gets_there_is_not_waited_for(
         web_store.is_open.set()
 
     tell(story, web_store, 1)
+
+
+def test_a_store_that_opens_and_says_nothing_is_named_and_not_waited_for(
+    tell: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout_store, "STALL_S", 0.3)
+    is_over = threading.Event()
+
+    def silent(_url: str, _offset: int) -> Iterator[bytes]:
+        is_over.wait()
+        yield b""
+
+    async def story(coordinator: Coordinator, trainer: Trainer, nodes: list[Neighbour]) -> None:
+        node, version = nodes[0], trainer.publish()
+        node.way = WeightWay(node.link, node.folder, node.relay, RegionStore(node.link, node.id, FAR, silent))
+        await node.way.bring(version, None)
+        assert is_there(node, version)
+        assert "said nothing for 0.3 s" in coordinator.view().stores_trouble[FAR]
+        is_over.set()
+
+    tell(story, FileSystem((tmp_path / "store").as_uri()), 1)

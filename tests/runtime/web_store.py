@@ -17,7 +17,7 @@ class WebStore:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.status = 200
-        self.refuses_writing = False
+        self.refuses_writing = self.refuses_signing = False
         self.is_open = threading.Event()
         """As long as it is not, writing hangs."""
         self.is_open.set()
@@ -43,6 +43,8 @@ class WebStore:
         self.uploads.append(name)
 
     def place(self, name: str, for_s: int) -> str:
+        if self.refuses_signing:
+            raise StoreError("no key to sign with")
         return f"http://127.0.0.1:{self._server.server_port}/{name}?signature=of-a-key&for={for_s}"
 
     def list(self, prefix: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from hexcloud.wiring.spans import SPANS, spans_of
     [
         ("local", EngineKind.EMBEDDED, SPANS),
         ("local", EngineKind.SGLANG, SPANS),
-        ("skypilot", EngineKind.SGLANG, SPANS),
+        ("skypilot", EngineKind.SGLANG, ()),
         ("skypilot", EngineKind.EMBEDDED, ()),
     ],
 )

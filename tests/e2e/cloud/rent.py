@@ -111,7 +111,11 @@ def turn(provisioner: SkyPilotProvisioner, what: str, gang: tuple[Node, ...], po
         say(phase=wait.phase, call_s=round(time.monotonic() - began_s, 2))
         return {}
     except ProvisionError as error:
-        return {"refused": type(error).__name__, "code": error.code, "said": str(error)}
+        refusal: dict[str, object] = {"refused": type(error).__name__, "code": error.code, "said": str(error)}
+        if what == "up":
+            return refusal
+        say(**refusal)  # an end is asked for until the cloud says that it came
+        return {}
     return {"through": what}
 
 

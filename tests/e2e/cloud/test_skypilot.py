@@ -79,5 +79,6 @@ def test_a_gang_whose_launch_outlives_who_asked_is_found_again_and_never_rented_
     assert [call["count"] for call in launched] == [2]
     assert {tags(machine)["hexcloud-node"] for machine in bed.running()} == {"trainer-0_2e1", "trainer-1_2e1"}
 
-    assert rent(bed, tmp_path, "down", "three", 2)[-1]["listed"] == []
+    said = rent(bed, tmp_path, "down", "three", 2)
+    assert said[-1] == {"through": "down", "listed": []}, said
     assert bed.running() == []
