@@ -26,7 +26,7 @@ from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.trainer_ranks import Ranks
 from hexcloud.simulator.clock import VirtualClock
-from hexcloud.simulator.world import small_market, small_run
+from hexcloud.simulator.world import small_market, small_run, small_workload
 from hexcloud.wiring.run import LOCAL_WEIGHT_BYTES
 from tests.runtime.training import ALONE, small_model, state_of
 
@@ -34,12 +34,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 POLICY = Policy(
     objective=Objective.MAX_THROUGHPUT,
-    max_usd_per_hour=48.0,
+    max_usd_per_hour=46.0,
     min_dwell_s=1.0,
     survival_share=0.0,
     clouds=("lambda",),
 )
 """In the small market this buys one machine that trains and one for rollout; at 0.8 of its prices one trainer more."""
+WORKLOAD = small_workload().model_copy(update={"prox_share": 0.75})
+"""Heavy enough for its trainer that one machine of it holds a rollout machine back."""
 SCALE = 10.0
 WAIT_S = 300.0
 
@@ -60,7 +62,7 @@ class Resized:
 
     def __init__(self, folder: Path) -> None:
         clock = VirtualClock(time.time(), time.time(), SCALE)
-        run = small_run(clock, POLICY, steps=100_000)
+        run = small_run(clock, POLICY, steps=100_000, workload=WORKLOAD)
         self.folder, self.prices, self.secrets = folder, Prices(), RunSecrets(b"0123456789abcdef")
         self.run: RunRecord = run.model_copy(update={"run_dir": str(folder), "output": str(folder / "output")})
         self.store = SqliteStore(folder / "hexcloud.db")
