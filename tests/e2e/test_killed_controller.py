@@ -21,7 +21,7 @@ from tests.e2e.ec2_controller import REGIONS, main, run_name
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.e2e.ec2_controller"])
-ONE_TRAINER, TWO_TRAINERS = "20", "80"
+ONE_TRAINER, TWO_TRAINERS = "20", "95"
 """Samples per second. Plans in the small market's part of AWS: a trainer or a gang of two, and rollout nodes."""
 
 
