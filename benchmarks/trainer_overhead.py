@@ -41,7 +41,8 @@ from hexcloud.runtime.trainer_state import TrainingState
 from hexcloud.runtime.trainer_step import Moment, TrainingStep
 from tests.runtime.training import groups_of
 
-BAR = 1.05
+BAR, SMOKE_BAR = 1.05, 1.25
+"""The few turns of a smoke run, on whatever machine, tell a loop that has become slow, and not a hundredth."""
 SETTINGS = TrainingSpec()
 PROMPTS, GROUP = 32, 8
 TURNS = 6
@@ -225,9 +226,10 @@ def main() -> int:
             f"{row['padded_s']:>10.3f}{row['over_padded']:>8.3f}"
         )
     worst = max(row["over_packed"] for row in found.values())
-    bars = {"ours_over_packed": {"value": worst, "bar": BAR, "ok": worst <= BAR}}
+    bar = SMOKE_BAR if is_smoke else BAR
+    bars = {"ours_over_packed": {"value": worst, "bar": bar, "ok": worst <= bar}}
     print(json.dumps({"benchmark": "trainer_overhead", "metrics": found, "bars": bars}))
-    return 0 if worst <= BAR else 1
+    return 0 if worst <= bar else 1
 
 
 if __name__ == "__main__":
