@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 from hexcloud.domain.frozen import Frozen
 
 PASS_TOKENS = 8192
+"""Most tokens of a rank's forward pass where neither user nor plan says."""
 
 
 class LossKind(StrEnum):

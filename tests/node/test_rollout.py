@@ -43,6 +43,19 @@ async def until(is_reached: Callable[[], bool], within_s: float = 30.0) -> None:
             await asyncio.sleep(0.02)
 
 
+def begin_node(home: Path) -> "subprocess.Popen[bytes]":
+    """Start a rollout node in its folder, in a session of its own; it logs to `log`."""
+    with (home / "log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hexcloud.node", "rollout"],
+            cwd=home,
+            env=os.environ | SECRETS,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
 def test_a_node_works_outlives_its_engine_and_says_its_last_words(
     coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec], tmp_path: Path
 ) -> None:
@@ -52,15 +65,7 @@ def test_a_node_works_outlives_its_engine_and_says_its_last_words(
     spec = make_spec(Role.ROLLOUT).model_copy(update={"emulation": slow})
     (home / "node.json").write_text(spec.model_dump_json())
     publish_first_weights(coordinator, tmp_path)
-    with (home / "log").open("wb") as log:
-        node = subprocess.Popen(
-            [sys.executable, "-m", "hexcloud.node", "rollout"],
-            cwd=home,
-            env=os.environ | SECRETS,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    node = begin_node(home)
 
     def engines() -> list[psutil.Process]:
         return psutil.Process(node.pid).children()
@@ -111,15 +116,7 @@ def test_a_node_takes_weights_from_the_store_of_its_region_and_the_head_leaves_n
             await coordinator.weights.copies.close()
             assert not [path for path in store.rglob("*") if path.is_file()]
 
-    with (home / "log").open("wb") as log:
-        node = subprocess.Popen(
-            [sys.executable, "-m", "hexcloud.node", "rollout"],
-            cwd=home,
-            env=os.environ | SECRETS,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    node = begin_node(home)
     try:
         asyncio.run(scene())
     finally:
