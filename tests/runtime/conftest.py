@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import json
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
-from hexcloud.domain.generation import EngineInfo, FinishKind, Generation, GenerationRequest, PauseMode
 from hexcloud.domain.messages import StepReport
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.ports import Engine
@@ -25,7 +23,8 @@ from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.pointer import read_pointer
 from hexcloud.runtime.rollout_engine import StartEngine
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
-from hexcloud.runtime.tasks import EOS_ID, TASKS
+from hexcloud.runtime.tasks import TASKS
+from tests.runtime.threaded_engine import ThreadedEngine, talkative_policy
 
 TOKEN, SECRET = "node-token", "run-secret"
 HEAD, NODE = NodeId("run.trainer.0"), NodeId("run.rollout.0")
@@ -33,67 +32,21 @@ HEAD, NODE = NodeId("run.trainer.0"), NodeId("run.rollout.0")
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 
 
-class SortingEngine:
-    """Solves every prompt at one token per `token_s`; the prompts of SORT_DIGITS are their own answers, unsorted."""
-
-    def __init__(self, version: int, token_s: float) -> None:
-        self._version = version
-        self._token_s = token_s
-        self._aborted: set[str] = set()
-        self._abort_all = threading.Event()
-
-    def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
-        answers = {one.rid: self._answer(one) for one in requests}
-        for made in range(1, max(map(len, answers.values())) + 1):
-            if self._abort_all.wait(self._token_s) or self._aborted >= set(answers):
-                return tuple(self._generation(rid, tokens[:made], len(tokens)) for rid, tokens in answers.items())
-        return tuple(self._generation(rid, tokens, len(tokens)) for rid, tokens in answers.items())
-
-    def _answer(self, request: GenerationRequest) -> tuple[int, ...]:
-        task = TASKS["sort_digits"]
-        question, _, begun = task.decode(request.input_ids).partition(">")
-        return (*task.encode("".join(sorted(question))[len(begun) :]), EOS_ID)
-
-    def _generation(self, rid: str, tokens: tuple[int, ...], length: int) -> Generation:
-        count = len(tokens)
-        finish = FinishKind.STOP if count == length else FinishKind.ABORT
-        return Generation(
-            rid=rid, tokens=tokens, logprobs=(-0.1,) * count, versions=(self._version,) * count, finish=finish
-        )
-
-    def update_weights_from_disk(self, path: str, version: int) -> None:
-        self._version = version
-
-    def pause(self, mode: PauseMode) -> None:
-        raise NotImplementedError
-
-    def resume(self) -> None:
-        raise NotImplementedError
-
-    def abort(self, rids: tuple[str, ...]) -> None:
-        self._aborted |= set(rids)
-
-    def abort_all(self) -> None:
-        self._abort_all.set()
-
-    def is_healthy(self) -> bool:
-        return True
-
-    def info(self) -> EngineInfo:
-        return EngineInfo(model_path="", version=self._version)
-
-
 @pytest.fixture
-def engines() -> Callable[[float], StartEngine]:
-    """Return what starts engines of a given speed, seconds per token."""
+def engines() -> Iterator[Callable[[float], StartEngine]]:
+    """Return what starts real engines of a given speed, seconds per token and some."""
+    started: list[ThreadedEngine] = []
 
     def make(token_s: float) -> StartEngine:
-        def start(_directory: Path, version: int) -> Engine:
-            return SortingEngine(version, token_s)
+        def start(directory: Path, version: int) -> Engine:
+            started.append(ThreadedEngine(directory, version, token_s))
+            return started[-1].client
 
         return start
 
-    return make
+    yield make
+    for engine in started:
+        engine.close()
 
 
 @pytest.fixture
@@ -154,11 +107,11 @@ def tell_rollout(make_coordinator: Callable[[], Coordinator], find_pointer: Find
 @pytest.fixture
 def publish(tmp_path: Path) -> Callable[[Coordinator, int], None]:
     """Publish a version as the trainer does, after its batch was taken (version 0 needs none)."""
+    policy = talkative_policy()
 
     def say(coordinator: Coordinator, version: int) -> None:
-        content = f"weights {version} ".encode() * 1000
         path = tmp_path / f"{version}.safetensors"
-        path.write_bytes(content)
+        content = policy.write(path, version)
         coordinator.publish(
             StepReport(
                 epoch=coordinator.epoch,

@@ -19,6 +19,7 @@ from hexcloud.runtime.rollout_link import CoordinatorLink
 from hexcloud.runtime.rollout_way import WeightWay
 from hexcloud.runtime.rollout_weights import WeightFolder
 from hexcloud.runtime.rollout_wire import Wire
+from tests.runtime.threaded_engine import talkative_policy
 
 Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 Publish = Callable[[Coordinator, int], None]
@@ -128,6 +129,6 @@ def _tries(logs: list[EventDict]) -> list[str]:
 def _recover(coordinator: Coordinator, folder: Path) -> None:
     """Publish as a trainer does that was restarted."""
     path = folder / "again.safetensors"
-    path.write_bytes(b"weights")
-    digest = hashlib.sha256(b"weights").hexdigest()
-    coordinator.publish(StepReport(epoch=1, version=0, path=str(path), sha256=digest, size=7))
+    content = talkative_policy().write(path, version=1)
+    digest = hashlib.sha256(content).hexdigest()
+    coordinator.publish(StepReport(epoch=1, version=0, path=str(path), sha256=digest, size=len(content)))
