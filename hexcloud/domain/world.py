@@ -39,6 +39,10 @@ class World(Frozen):
         """Return a rank's settings with what must be alike on all of them; machines may be told by different plans."""
         return told.model_copy(update={"layout": self.layout, "micro_batch_tokens": self.pass_tokens})
 
+    def sign_of_life(self, place: int) -> str:
+        """Return the name of the file that a process of a machine leaves in its folder once it is up."""
+        return f"up-{self.generation}-{place}"
+
     @property
     def size(self) -> int:
         """All ranks."""

@@ -6,6 +6,7 @@ They get no token and no address of the coordinator: rank 0 tells them all they 
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,10 @@ from hexcloud.node.tether import tethered
 TRAINER = (sys.executable, "-m", "hexcloud.runtime.trainer")
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """By what name gloo and NCCL are told over which network ranks speak; left to themselves they ask the host's name."""
+
+UP_S = 240.0
+"""For a rank to be up, which is to have loaded torch and no more. One that takes longer hangs: nobody waits for it any
+more, but it bills."""
 
 log = structlog.get_logger()
 
@@ -36,6 +41,9 @@ class RankProcesses:
         self._children: list[asyncio.subprocess.Process] = []
         self._generation = -1
         """Of the newest world that was heeded."""
+        self._awaited: list[Path] = []
+        """Signs of life that have yet to come."""
+        self._since_s = 0.0
 
     async def heed(self, world: World | None) -> None:
         """Do what a wanted world means here; may be told again and again."""
@@ -48,7 +56,12 @@ class RankProcesses:
             return  # rank 0 has yet to say where it is met
         self._generation = world.generation
         if is_joining:
-            for place in range(self._first, world.ranks):
+            places = range(self._first, world.ranks)
+            self._awaited = [self._directory / world.sign_of_life(place) for place in places]
+            self._since_s = time.monotonic()
+            for sign in self._awaited:
+                sign.unlink(missing_ok=True)  # of an earlier life on this machine
+            for place in places:
                 self._children.append(await self._start(world, place))
 
     @property
@@ -58,8 +71,13 @@ class RankProcesses:
 
     @property
     def are_lost(self) -> bool:
-        """Has one of them failed?"""
-        return any(child.returncode for child in self._children)
+        """Has one of them failed, or not come up in time?"""
+        return any(child.returncode for child in self._children) or self._are_late
+
+    @property
+    def _are_late(self) -> bool:
+        self._awaited = [sign for sign in self._awaited if not sign.exists()]
+        return bool(self._awaited) and time.monotonic() - self._since_s > UP_S
 
     async def end(self, within_s: float = 0.0) -> None:
         """Give them time to end by themselves, as they do when their machine is released, then end them."""
@@ -71,7 +89,7 @@ class RankProcesses:
                 child.kill()
         if waiting:
             await asyncio.wait(waiting)
-        self._children = []
+        self._children, self._awaited = [], []
 
     async def _start(self, world: World, place: int) -> asyncio.subprocess.Process:
         log.info("rank_start", generation=world.generation, place=place)

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ COUNTERS = "counters.json"
 """Name of the file that says where training stood."""
 _RESERVED = ".first_epoch"
 _NAME = re.compile(r"^(\d+)-(\d+)$")
+_AT_ONCE = 8
+"""Files that are hashed."""
 KEPT = 2
 """The newest, and one to fall back on."""
 
@@ -70,7 +73,11 @@ def is_whole(directory: Path) -> bool:
     """Does the folder hold exactly what its manifest says?"""
     try:
         manifest = _manifest(directory)
-        found = {name: sha256_of(path) for name, path in _files(directory).items()}
+        files = _files(directory)
+        with ThreadPoolExecutor(
+            _AT_ONCE
+        ) as threads:  # hashing holds no lock, and a large run has a shard for each rank
+            found = dict(zip(files, threads.map(sha256_of, files.values()), strict=True))
     except (OSError, ValidationError, UnicodeDecodeError):
         return False
     return found == manifest.files

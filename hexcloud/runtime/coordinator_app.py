@@ -44,7 +44,6 @@ from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_door import HERE, Door, listen, local_host
 from hexcloud.runtime.coordinator_publish import ConflictError
 from hexcloud.runtime.coordinator_stores import NoCopyError
-from hexcloud.runtime.coordinator_weights import is_intact
 from hexcloud.runtime.coordinator_wire import CountedFile, RefusalError, answer, read
 from hexcloud.runtime.pointer import write_pointer
 from hexcloud.runtime.probe import MAX_PAYLOAD
@@ -173,7 +172,7 @@ class Routes:
         """POST /publish."""
         self._require_trainer(request)
         report = await read(request, StepReport)
-        if not await asyncio.to_thread(is_intact, Path(report.path), report.sha256, report.size):
+        if not await asyncio.to_thread(self._coordinator.weights.holds, Path(report.path), report.sha256, report.size):
             raise RefusalError(HTTPStatus.CONFLICT, f"{report.path} is not the file that was reported")
         self._coordinator.publish(report)
         self._coordinator.weights.copies.keep_only(self._coordinator.weights.digests)

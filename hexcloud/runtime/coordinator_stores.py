@@ -166,7 +166,10 @@ class StoredCopies:
         """Note that a store failed. What it is said to have of the file is not believed, and written anew one day."""
         shelf = self._shelves[region]
         shelf.pause(self._clock())
-        shelf.copies.pop(sha256, None)
+        # One that is on its way is not what failed, unless it says so itself: sent twice at once, it costs twice.
+        copy = shelf.copies.get(sha256)
+        if copy is not None and (copy.done() or copy is asyncio.current_task()):
+            del shelf.copies[sha256]
         shelf.stale.add(sha256)
         self.trouble[region] = reason
         log.warning("weights_store_failed", region=region, file=sha256[:12], reason=reason, pause_s=shelf.pause_s)

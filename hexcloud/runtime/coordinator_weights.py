@@ -4,6 +4,7 @@ A damaged file is not served: its readers would refuse it again and again. The t
 """
 
 from pathlib import Path
+from threading import Lock
 
 import structlog
 
@@ -18,22 +19,16 @@ DELTAS_KEPT = 8
 log = structlog.get_logger()
 
 
-def is_intact(path: Path, sha256: str, size: int) -> bool:
-    """Does the file hold what was published? Blocks: it reads all of it."""
-    try:
-        return path.stat().st_size == size and sha256_of(path) == sha256
-    except OSError:
-        return False
-
-
 class PublishedWeights:
     """The newest `keep` versions of the current epoch; those of abandoned epochs are served no more."""
 
     def __init__(self, keep: int) -> None:
         self._keep = keep
         self._served: dict[tuple[int, int], tuple[WeightsManifest, Path]] = {}
-        self._checked: dict[Path, tuple[int, int]] = {}
-        """Intact files, by size and time of their last change: each is read once, not once per node."""
+        self._checked: dict[Path, tuple[str, int, int]] = {}
+        """Intact files, by digest, size and time of their last change: each is read once, not once per node."""
+        self._checking = Lock()
+        """Many nodes ask at once, each in a thread: the first one's reads, the others wait for what it finds."""
         self._damaged: WeightsManifest | None = None
         self._deltas: dict[tuple[int, int, int], DeltaReport] = {}
         self.copies = StoredCopies({})
@@ -74,7 +69,7 @@ class PublishedWeights:
         if report is None:
             return None
         path = Path(report.path)
-        if not self._holds(path, report.delta.sha256, report.delta.size):
+        if not self.holds(path, report.delta.sha256, report.delta.size):
             log.warning("delta_damaged", epoch=epoch, version=result, path=report.path)
             return None
         return path
@@ -109,23 +104,25 @@ class PublishedWeights:
         return served[1]
 
     def _is_intact(self, manifest: WeightsManifest, path: Path) -> bool:
-        if not self._holds(path, manifest.sha256, manifest.size):
+        if not self.holds(path, manifest.sha256, manifest.size):
             self._note_damage(manifest, path)
             return False
         if self._damaged == manifest:
             self._damaged = None
         return True
 
-    def _holds(self, path: Path, sha256: str, size: int) -> bool:
-        try:
-            stat = path.stat()
-        except OSError:
-            return False
-        found = stat.st_size, stat.st_mtime_ns
-        if self._checked.get(path) != found and not is_intact(path, sha256, size):
-            return False
-        self._checked[path] = found
-        return True
+    def holds(self, path: Path, sha256: str, size: int) -> bool:
+        """Does the file hold what was published? Blocks: one that has changed since the last look is read."""
+        with self._checking:
+            try:
+                stat = path.stat()
+                found = sha256, stat.st_size, stat.st_mtime_ns
+                if self._checked.get(path) != found and (stat.st_size != size or sha256_of(path) != sha256):
+                    return False
+            except OSError:
+                return False
+            self._checked[path] = found
+            return True
 
     def _note_damage(self, manifest: WeightsManifest, path: Path) -> None:
         """Only the newest file must be there: the trainer drops older ones, and no reader waits for them."""

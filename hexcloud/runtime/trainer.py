@@ -238,7 +238,10 @@ def main() -> int:
     spec = NodeSpec.model_validate_json(args.spec.read_text())
     world = World.model_validate_json(args.world) if args.world else World(nodes=(spec.node_id,))
     crew = Crew(Seat(spec, args.place), world, Meeting(args.host))
-    return _lead(crew, spec, args) if args.url else _follow(crew)
+    if args.url:
+        return _lead(crew, spec, args)
+    Path(world.sign_of_life(args.place)).touch()
+    return _follow(crew)
 
 
 def _lead(crew: Crew, spec: NodeSpec, args: argparse.Namespace) -> int:

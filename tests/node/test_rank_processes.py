@@ -13,6 +13,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.plan import Role
 from hexcloud.domain.world import World
+from hexcloud.node import rank_processes
 from hexcloud.node.rank_processes import INTERFACES, RankProcesses, speaking_over
 
 HEAD = NodeId("run.trainer.0")
@@ -92,6 +93,28 @@ def test_ranks_that_waited_to_join_are_ended_when_another_change_is_wanted(
         while ranks.are_running:  # noqa: ASYNC110 - a process ends, nobody tells
             await asyncio.sleep(0.01)
         assert ranks.are_lost
+        await ranks.end()
+        assert not ranks.are_lost
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_rank_that_never_comes_up_is_lost_though_it_lives(
+    is_up: bool, ranks: RankProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        world = World(generation=1, nodes=(HEAD, OTHER), before=(HEAD,), store="h:1")
+        sign = tmp_path / world.sign_of_life(0)
+        sign.touch()
+        await ranks.heed(world)
+        assert not sign.exists(), "one of an earlier life says nothing"
+        if is_up:
+            sign.touch()
+        assert not ranks.are_lost
+        monkeypatch.setattr(rank_processes, "UP_S", 0.0)
+        await asyncio.sleep(0.01)
+        assert ranks.are_running and ranks.are_lost is not is_up
         await ranks.end()
         assert not ranks.are_lost
 

@@ -156,6 +156,23 @@ def test_a_copy_that_a_node_did_not_find_is_written_anew_after_a_while(store: We
     play(scene)
 
 
+def test_a_copy_on_its_way_is_not_sent_again_whatever_is_heard_of_one_before(store: WebStore, tmp_path: Path) -> None:
+    async def scene() -> None:
+        clock = Clock()
+        copies = StoredCopies({HERE: store}, clock)
+        told = file(tmp_path, b"weights")
+        store.is_open.clear()
+        assert await copies.place(HERE, *told, 0.0) == ""
+        copies.hear(trouble(told[0]))
+        clock.now_s += PAUSE_S
+        assert await copies.place(HERE, *told, 0.0) == ""
+        store.is_open.set()
+        assert await copies.place(HERE, *told, 5)
+        assert len(store.uploads) == 1 and copies.sent_bytes == {HERE: len(b"weights")}
+
+    play(scene)
+
+
 def test_a_file_that_has_gone_is_no_copy(store: WebStore, tmp_path: Path) -> None:
     async def scene() -> None:
         copies = StoredCopies({HERE: store})

@@ -1,8 +1,13 @@
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime import coordinator_weights
+from hexcloud.runtime.atomic import sha256_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
 
@@ -50,6 +55,30 @@ def test_a_damaged_file_is_not_served_until_it_is_written_anew(tmp_path: Path) -
     assert weights.intact_path(0, 0) is None and weights.is_latest_damaged
     path.write_bytes(content)
     assert weights.intact_path(0, 0) == path and not weights.is_latest_damaged
+
+
+def test_a_file_that_many_ask_for_is_read_once_and_again_only_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def reading(path: Path) -> str:
+        read.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr(coordinator_weights, "sha256_of", reading)
+    path, content = tmp_path / "weights", bytes(1 << 20)
+    path.write_bytes(content)
+    told = path, hashlib.sha256(content).hexdigest(), len(content)
+    weights = PublishedWeights(keep=2)
+    assert weights.holds(*told)  # as it is published
+    weights.add(WeightsManifest(epoch=0, version=0, sha256=told[1], size=told[2]), path)
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: weights.intact_path(0, 0), range(8))) == {path}
+    assert read == [path]
+    assert not weights.holds(path, "0" * 64, told[2]), "what it was found to hold is not another thing"
+    os.utime(path, ns=(1, 1))
+    assert weights.intact_path(0, 0) == path and len(read) == 3
 
 
 def test_the_next_version_is_served_whatever_became_of_the_one_before(tmp_path: Path) -> None:

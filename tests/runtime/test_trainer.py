@@ -22,6 +22,7 @@ from hexcloud.domain.messages import LeaseGrant, LeaseRequest, Register, StopReq
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.sample import Sample
 from hexcloud.domain.training import TrainingSpec
+from hexcloud.domain.world import World
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.checkpoint_index import newest_checkpoint, next_epoch
 from hexcloud.runtime.coordinator import Coordinator
@@ -212,6 +213,22 @@ def test_a_stopped_run_still_leaves_its_model_and_checkpoint(tmp_path: Path) -> 
             assert newest is not None and newest.version == run.coordinator.view().version < STEPS
             assert run.coordinator.is_finished
             assert (tmp_path / "output" / "model.safetensors").exists()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.slow
+def test_another_rank_than_0_says_that_it_is_up_before_it_meets_anybody(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        (tmp_path / "node.json").write_text(spec_of(tmp_path).model_dump_json())
+        world = World(generation=3, nodes=(NodeId("another.0"), NodeId("r.trainer-0.0")), store="127.0.0.1:1")
+        argv = [sys.executable, "-m", "hexcloud.runtime.trainer", "--world", world.model_dump_json(), "--place", "1"]
+        rank = await asyncio.create_subprocess_exec(*argv, cwd=tmp_path)
+        async with asyncio.timeout(60):
+            while not (tmp_path / world.sign_of_life(1)).exists():  # noqa: ASYNC110 - a file comes
+                await asyncio.sleep(0.05)
+        rank.kill()
+        await rank.wait()
 
     asyncio.run(scenario())
 
