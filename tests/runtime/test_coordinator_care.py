@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from hexcloud.domain.messages import Renewal
 from hexcloud.runtime.coordinator_nodes import MAX_STRIKES
-from tests.runtime.test_coordinator import A, B, Desk
+from tests.runtime.coordinator_desk import A, B, Desk
 
 
 @pytest.fixture
