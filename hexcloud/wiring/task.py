@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
-from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.errors import ConfigError, EngineError
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.task import TaskSpec
+
+_SGLANG_KEEPS = 2
+"""Tokens before the end of the model's context at which SGLang ends a sequence (0.5.23)."""
 
 
 def require_task(task: TaskSpec) -> None:
@@ -28,8 +32,28 @@ def require_usable_task(spec: RunSpec) -> None:
     if spec.is_real and here:
         raise ConfigError(f"task: {here[0]} is a file of this machine, and files do not travel to rented ones yet")
     task = open_task(spec.task, spec.weights)
+    if spec.weights:
+        _require_room(spec, Path(spec.weights), task.max_new_tokens)
     task.prompt(spec.seed, 0)
     Scorer(task, spec.task).close()
+
+
+def _require_room(spec: RunSpec, folder: Path, max_new_tokens: int) -> None:
+    """Raise ConfigError unless the longest sample fits into the model's context: engines refuse one that does not."""
+    from hexcloud.adapters.engines.model_folder import read_context
+
+    try:
+        context = read_context(folder)
+    except EngineError as error:
+        raise ConfigError(f"weights: {error}") from error
+    kept = _SGLANG_KEEPS if spec.engine is EngineKind.SGLANG else 0
+    needed = spec.task.max_prompt_tokens + max_new_tokens + kept
+    if context is not None and needed > context:
+        beside = f" and {kept} that SGLang keeps" if kept else ""
+        raise ConfigError(
+            f"task: max_prompt_tokens {spec.task.max_prompt_tokens} and max_new_tokens {max_new_tokens}{beside} are "
+            f"{needed} tokens, and the model in {folder} takes {context} (max_position_embeddings): lower one of them"
+        )
 
 
 def absolute_task(spec: RunSpec) -> dict[str, object]:

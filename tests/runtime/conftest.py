@@ -2,15 +2,11 @@
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
@@ -25,6 +21,7 @@ from hexcloud.runtime.rollout_engine import StartEngine
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
 from hexcloud.runtime.tasks import TASKS
 from tests.runtime.threaded_engine import ThreadedEngine, talkative_policy
+from tests.runtime.words import make_word_folder
 
 TOKEN, SECRET = "node-token", "run-secret"
 HEAD, NODE = NodeId("run.trainer.0"), NodeId("run.rollout.0")
@@ -127,18 +124,4 @@ def publish(tmp_path: Path) -> Callable[[Coordinator, int], None]:
 
 @pytest.fixture
 def word_folder(tmp_path: Path) -> Path:
-    """Return the folder of a tokenizer with a word for each id, `<e>` as its end, and a chat template."""
-    words = ["<s>", "<e>", "<?>", "system", "user", "assistant", "be", "brief", "add", *map(str, range(10))]
-    tokenizer = Tokenizer(WordLevel({word: index for index, word in enumerate(words)}, unk_token="<?>"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.add_special_tokens(["<s>", "<e>"])
-    folder = tmp_path / "words"
-    folder.mkdir()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    template = (
-        "{{ bos_token }}{% for message in messages %} {{ message.role }} {{ message.content }} {{ eos_token }}"
-        "{% endfor %}{% if add_generation_prompt %} assistant{% endif %}"
-    )
-    settings = {"bos_token": "<s>", "eos_token": {"content": "<e>"}, "chat_template": template}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    return folder
+    return make_word_folder(tmp_path / "words")

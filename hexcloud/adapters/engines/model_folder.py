@@ -53,6 +53,20 @@ def read_model_facts(folder: Path) -> ModelFacts:
         raise EngineError(f"{path} does not describe a model: {error!r}") from error
 
 
+def read_context(folder: Path) -> int | None:
+    """Return the most tokens of a sequence of a folder's model; None where its configuration does not say.
+
+    Raises EngineError when there is none to read.
+    """
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+        found = config.get("max_position_embeddings", config.get("text_config", {}).get("max_position_embeddings"))
+        return None if found is None else int(found)
+    except (OSError, AttributeError, TypeError, ValueError) as error:
+        raise EngineError(f"{path} does not describe a model: {error!r}") from error
+
+
 def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor in a folder's safetensors. Raises EngineError for none, torn or odd files."""
     files = sorted(folder.glob("*.safetensors"))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from hexcloud.adapters.engines.model_folder import ModelFacts, read_model_facts, read_shapes
+from hexcloud.adapters.engines.model_folder import ModelFacts, read_context, read_model_facts, read_shapes
 from hexcloud.domain.errors import EngineError
 
 
@@ -33,6 +33,24 @@ def test_a_folder_without_a_vocabulary_is_no_model(tmp_path: Path, config: str) 
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(EngineError, match=r"config\.json"):
         read_model_facts(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "context"),
+    [
+        ('{"max_position_embeddings": 64}', 64),
+        ('{"text_config": {"max_position_embeddings": 32}}', 32),
+        ('{"vocab_size": 7}', None),
+    ],
+)
+def test_a_models_context_is_what_its_configuration_says(tmp_path: Path, config: str, context: int | None) -> None:
+    (tmp_path / "config.json").write_text(config)
+    assert read_context(tmp_path) == context
+
+
+def test_a_folder_without_a_configuration_has_no_context_to_read(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"config\.json"):
+        read_context(tmp_path)
 
 
 def test_every_cut_of_a_file_is_seen(tmp_path: Path) -> None:
