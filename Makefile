@@ -24,10 +24,10 @@ up: setup ## Run the main job on this machine to its end (about 10 minutes) and 
 test: setup ## Pass all tests of the default tier, on every core
 	$(BIN)/pytest -n auto --dist loadfile
 
-test-slow: setup ## The slow tier: whole runs with real processes
+test-slow: setup ## The slow tier: whole runs with real processes, and their faults
 	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
-test-soak: setup ## Faults and proofs at random, minutes each: not in CI
+test-soak: setup ## Proofs refuted and searches tried at length, minutes each: not in CI
 	$(BIN)/pytest -m soak
 
 .venv-sglang/.done: $(wildcard deploy/sglang-cpu/*.t* deploy/sglang-cpu/*/*.py)

@@ -19,7 +19,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.runtime.checkpoint_index import newest_checkpoint
 from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, LocalRun
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.slow
 
 STEPS = 45
 PATIENCE_S = 240.0
