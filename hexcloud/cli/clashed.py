@@ -17,14 +17,18 @@ _RUN_BUDGET = "run_budget"
 """The rule that a `budget_run` with too little money breaks."""
 
 
-def in_users_words(
-    error: InfeasibleError, given: "PlanInput", asked: str | None, *, is_own_fleet: bool = False
-) -> RefusedError:
+def of_own_fleet(error: InfeasibleError) -> RefusedError:
+    """Return why the user's own machines have no plan: no rule of a policy, and no target, is the reason."""
+    nearest = {"nearest_target": None, "nearest_tokens_per_s": 0.0, "nearest_usd_per_hour": None}
+    return RefusedError(str(error), "InfeasibleError", {"rules": list(error.rules), "clash": [], **nearest})
+
+
+def in_users_words(error: InfeasibleError, given: "PlanInput", asked: str | None) -> RefusedError:
     """Return why there is no plan, and the nearest feasible target in the unit in which the user asked."""
     if _RUN_BUDGET in error.rules:
         return _too_little_money(error, given)
     workload = given.workload
-    clashes = _clashes(error, given, is_own_fleet)
+    clashes = _clashes(error, given)
     target = given.policy.target_samples_per_s
     head = str(error)
     if clashes:
@@ -60,12 +64,11 @@ def _too_little_money(error: InfeasibleError, given: "PlanInput") -> RefusedErro
     return RefusedError(message, "InfeasibleError", {"rules": list(error.rules), "least_usd": least_usd})
 
 
-def _clashes(error: InfeasibleError, given: "PlanInput", is_own_fleet: bool) -> "tuple[Clash, ...]":
+def _clashes(error: InfeasibleError, given: "PlanInput") -> "tuple[Clash, ...]":
     from hexcloud.domain.fleet import FleetState
     from hexcloud.planner.clash import told_clashes
 
-    market = given.market.model_copy(update={"offers": ()}) if is_own_fleet else given.market  # wishes do not count
-    return told_clashes(error.rules, market, given.workload, given.policy, FleetState())
+    return told_clashes(error.rules, given.market, given.workload, given.policy, FleetState())
 
 
 def _clash_row(clash: "Clash") -> str:

@@ -1,5 +1,6 @@
 """own_fleet: what `plan --fleet` says of the user's own machines: the gang's order, weight routes, and why not."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,25 @@ def wires_view(plan: "ExecutionPlan") -> str:
 def wires_fields(plan: "ExecutionPlan") -> dict[str, object]:
     """Return the same for a machine, all of it."""
     return {"ranks": list(plan.ranks), "routes": [route.model_dump(mode="json") for route in plan.routes]}
+
+
+def idle_of(planned: "Planned") -> dict[str, int]:
+    """Return how many machines of each name have no part in the plan, though they could do the job."""
+    result = planned.result
+    unable = {one.offer_id for one in result.rejections if one.rule != "idle"}
+    used = Counter(slot.offer_id for slot in result.plan.placement.slots)
+    left = {
+        one.instance_type: (one.stock or 0) - used[one.id]
+        for one in planned.given.market.offers
+        if one.id not in unable
+    }
+    return {name: count for name, count in left.items() if count}
+
+
+def idle_view(planned: "Planned") -> str:
+    """Return the same in a line; empty where all work."""
+    idle = ", ".join(f"{count} of {name}" for name, count in idle_of(planned).items())
+    return f"idle        {idle}: the plan is no faster with them\n" if idle else ""
 
 
 def why_not_own(pattern: str, planned: "Planned") -> "WhyNot":

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hexcloud.cli.ages import PriceDates, age, price_dates
-from hexcloud.cli.clashed import in_users_words
+from hexcloud.cli.clashed import in_users_words, of_own_fleet
 from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
-from hexcloud.cli.own_fleet import wires_fields, wires_view
+from hexcloud.cli.own_fleet import idle_of, idle_view, wires_fields, wires_view
 from hexcloud.cli.proven import bounds
 from hexcloud.cli.rivals import rivals_fields, rivals_view
 from hexcloud.domain.errors import InfeasibleError, MarketError
@@ -98,7 +98,7 @@ def make(
             return Planned(given, result, (), time.perf_counter() - begun, is_own_fleet=True)
         result = make_plan(given.market, given.workload, given.policy, FleetState())
     except InfeasibleError as error:
-        raise in_users_words(error, given, asked, is_own_fleet=is_own_fleet) from error
+        raise (of_own_fleet(error) if is_own_fleet else in_users_words(error, given, asked)) from error
     solve_s = time.perf_counter() - begun
     if not with_baselines:
         return Planned(given, result, (), solve_s)
@@ -160,7 +160,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "rejected": [
             {"reason": rule, "count": count} for rule, count in rejected_counts(planned.result.rejections).items()
         ],
-        **(wires_fields(plan) if planned.is_own_fleet else {}),
+        **({**wires_fields(plan), "idle": idle_of(planned)} if planned.is_own_fleet else {}),
         "solve_s": planned.solve_s,
         "oldest_as_of": dates.oldest.isoformat(),
         "newest_as_of": dates.newest.isoformat(),
@@ -184,7 +184,7 @@ def plan_view(planned: Planned) -> "RenderableType":
     from rich.console import Group
 
     rivals = (rivals_view(planned.baselines, planned.saving), "") if planned.baselines else ()
-    wires = (wires_view(planned.result.plan), "") if planned.is_own_fleet else ()
+    wires = (wires_view(planned.result.plan), idle_view(planned)) if planned.is_own_fleet else ()
     return Group(_machines(planned), _sums(planned), "", *wires, *rivals, _rejected(planned))
 
 

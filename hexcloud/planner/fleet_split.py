@@ -6,13 +6,12 @@ gamma of all FLOPS, the MILP says what each side can do, and a binary search mov
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState, MeasuredLink
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import Allocation, Columns, Placement, PlanResult, SlotName
+from hexcloud.domain.plan import Allocation, Columns, Placement, PlanResult, Proof, SlotName
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
@@ -22,14 +21,17 @@ from hexcloud.planner.links import Links, link_graph, speed
 from hexcloud.planner.partition import partition
 from hexcloud.planner.place import place
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.ring import choose_gang
+from hexcloud.planner.ring import best_gang
 from hexcloud.planner.screen import screen
 
 MAX_ROUNDS = 5
-"""Cuts that are tried. The first, gamma = 1, leaves the MILP all choices, so later ones can only better the links."""
-_HEADS = 8
-"""Machines that are tried as the head of a gang."""
+"""Solutions of the MILP. The first leaves it all choices: what it proves holds, and later ones, each inside a cut, can
+only better the links."""
 _NOBODY = FleetState()
+_TOO_SMALL = (
+    "the fleet cannot do this job: one of its machines, or several of one kind, must train while others roll out. "
+    "`hexcloud plan` says what could be rented for it; --model takes a smaller model"
+)
 
 
 def split_fleet(
@@ -93,24 +95,35 @@ def _best_split(problem: Problem, fleet: FleetState) -> _Split:
             "none of the fleet's machines can do this job in any role: too small a memory, or no bf16"
         )
     links = _fleet_graph(machines, problem, fleet)
-    splits: list[_Split] = []
-    low, high, gamma = 0.0, 1.0, 1.0
-    failure: InfeasibleError | None = None
-    for _ in range(MAX_ROUNDS):
+    try:
+        splits = [_try_cut(frozenset(machines), links, machines, problem)]
+    except InfeasibleError as error:
+        raise InfeasibleError(_TOO_SMALL) from error
+    low, high, gamma = 0.0, 1.0, _flops_share(links, splits[0].gang)
+    for _ in range(MAX_ROUNDS - 1):
         try:
             split = _try_cut(bisect(links, gamma), links, machines, problem)
-        except InfeasibleError as error:
-            failure = failure or error
+        except InfeasibleError:  # a gang needs more than this side has
             low = gamma
         else:
             splits.append(split)
             low, high = (low, gamma) if split.trainer_is_faster else (gamma, high)
         gamma = (low + high) / 2
-    if not splits:
-        raise failure or InfeasibleError("the fleet has no machine")
     fastest = max(split.allocation.samples_per_s for split in splits)
     equally_fast = [split for split in splits if split.allocation.samples_per_s >= fastest * (1 - MIP_GAP)]
-    return max(equally_fast, key=lambda split: split.score)
+    return _proven(max(equally_fast, key=lambda split: split.score), splits[0].allocation.proof)
+
+
+def _proven(split: _Split, proof: Proof) -> _Split:
+    """Return a split with what was proven of all: inside a cut the solver proves nothing of the others."""
+    ceiling, reached = proof.upper_bound_samples_per_s, split.allocation.samples_per_s
+    assert ceiling is not None
+    known = proof.model_copy(update={"gap": max(0.0, 1.0 - reached / ceiling)})
+    return replace(split, allocation=split.allocation.model_copy(update={"proof": known}))
+
+
+def _flops_share(links: Links, names: tuple[SlotName, ...]) -> float:
+    return float(sum(links.nodes[name]["flops"] for name in names) / sum(links.nodes[name]["flops"] for name in links))
 
 
 def _machines(problem: Problem) -> dict[SlotName, Offer]:
@@ -155,7 +168,9 @@ def _try_cut(side: frozenset[SlotName], links: Links, machines: dict[SlotName, O
     cut = replace(problem, columns=columns)
     allocation = allocate(columns, cut.market, cut.workload, cut.policy, cut.fleet)
     gang = allocation.trainer.column
-    trainers = _gang(links, sorted(name for name in side if machines[name].id == gang.offer_id), gang.nodes)
+    trainers = best_gang(
+        links, tuple(name for name in machines if name in side and machines[name].id == gang.offer_id), gang.nodes
+    )
     others: dict[OfferId, list[SlotName]] = {}
     rest = (name for name in machines if name not in trainers)
     for name in sorted(rest, key=lambda name: (-speed(links, trainers[0], name), name)):
@@ -164,18 +179,3 @@ def _try_cut(side: frozenset[SlotName], links: Links, machines: dict[SlotName, O
     made = sum(share.count * problem.rate(share.column, pace) for share in allocation.rollout)
     is_faster = gang.samples_per_s * problem.duty > made
     return _Split(allocation, eq3_score(links, frozenset(trainers)), is_faster, trainers, others)
-
-
-def _gang(links: Links, able: list[SlotName], nodes: int) -> tuple[SlotName, ...]:
-    """Return the machines with the best links among each other; each of the first few is tried as the head."""
-    heads = able[:_HEADS] if nodes > 1 else able[:1]
-    gangs = []
-    for head in heads:
-        rest = [name for name in able if name != head]
-        gangs.append(choose_gang(links, (head, *rest[: nodes - 1]), tuple(rest[nodes - 1 :])))
-    return max(gangs, key=lambda gang: _inner(links, gang))
-
-
-def _inner(links: Links, gang: tuple[SlotName, ...]) -> tuple[float, float]:
-    speeds = [speed(links, one, other) for one, other in combinations(gang, 2)]
-    return min(speeds, default=0.0), sum(speeds)

@@ -1,8 +1,11 @@
 """links: the graph of machines and the bandwidth between them. The only user of networkx."""
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -37,6 +40,17 @@ def link_graph(machines: dict[SlotName, Offer], market: Market, fleet: FleetStat
         edge.update(gb_per_s=slower, measured=True)
     graph.remove_edges_from([(one, other) for one, other, link in graph.edges(data=True) if link["gb_per_s"] <= 0.0])
     return graph
+
+
+def speeds(links: Links, names: Sequence[SlotName]) -> NDArray[np.float64]:
+    """Return `speed` of every pair, [n, n] and symmetric; 0 between a machine and itself."""
+    index = {name: number for number, name in enumerate(names)}
+    found = np.full((len(names), len(names)), NO_LINK_GB_PER_S)
+    np.fill_diagonal(found, 0.0)
+    for one, other, link in links.edges(data=True):
+        if one in index and other in index:
+            found[index[one], index[other]] = found[index[other], index[one]] = link["gb_per_s"]
+    return found
 
 
 def speed(links: Links, one: SlotName, other: SlotName) -> float:

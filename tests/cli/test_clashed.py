@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hexcloud import wiring
-from hexcloud.cli.clashed import in_users_words, spell_target
+from hexcloud.cli.clashed import in_users_words, of_own_fleet, spell_target
 from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.market import Quota
 from hexcloud.domain.run import RunSpec
@@ -38,7 +38,7 @@ def test_each_rule_has_a_line_with_what_it_demands_whom_it_turns_away_and_what_c
     assert "ask the cloud for more of it" in row
 
 
-def test_wishes_do_not_count_among_ones_own_machines() -> None:
-    given = wiring.snapshot_input(RunSpec(cloud=("nebius",)))
-    told = in_users_words(InfeasibleError("none", ("train_rate",)), given, None, is_own_fleet=True)
-    assert "turned away" not in str(told)
+def test_no_rule_of_a_policy_is_to_blame_among_ones_own_machines() -> None:
+    told = of_own_fleet(InfeasibleError("the fleet is too small"))
+    assert str(told) == "the fleet is too small"
+    assert told.fields["nearest_target"] is None

@@ -4,10 +4,12 @@ from pathlib import Path
 import pytest
 
 from hexcloud import wiring
-from hexcloud.cli.own_fleet import require_prices, why_not_own, wires_fields, wires_view
+from hexcloud.cli.own_fleet import idle_of, idle_view, require_prices, why_not_own, wires_fields, wires_view
 from hexcloud.cli.planned import Planned, make
+from hexcloud.cli.refusals import RefusedError
 from hexcloud.domain.errors import ConfigError
 from hexcloud.domain.run import RunSpec
+from hexcloud.planner.allocate import MIP_GAP
 from hexcloud.planner.explain import WhyNotKind
 
 FLEET = """
@@ -26,7 +28,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Planned]:
     def planned(text: str) -> Planned:
         path: Path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
         path.write_text(text)
-        return make(wiring.fleet_input(RunSpec(), path), None, True)
+        return make(wiring.fleet_input(RunSpec(), path), None, is_own_fleet=True)
 
     return planned
 
@@ -63,6 +65,31 @@ def test_machines_are_told_by_what_they_do(split: Callable[[str], Planned]) -> N
     answer = why_not_own("big", planned)
     assert (answer.kind, answer.matches) == (WhyNotKind.CHOSEN, 1)
     assert answer.reason == "big: 1 rollout, 2 trainer" or answer.reason == "big: 2 trainer, 1 rollout"
+
+
+def test_machines_without_a_part_are_counted_also_those_of_a_name_that_has_one(split: Callable[[str], Planned]) -> None:
+    many = "- {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, count: 40}\n"
+    planned = split(many + "- {name: small, gpu: L4, gpu_count: 1, network_gb_per_s: 1, region: far}")
+    used = len(planned.result.plan.placement.slots)
+    assert idle_of(planned)["big"] == 40 - used > 0
+    assert f"{40 - used} of big" in idle_view(planned)
+    all_work = split("- {name: big, gpu: H100, gpu_count: 8, network_gb_per_s: 50, count: 2}")
+    assert (idle_of(all_work), idle_view(all_work)) == ({}, "")
+
+
+def test_more_machines_never_make_a_fleet_slower(split: Callable[[str], Planned]) -> None:
+    """One large slow-linked machine must train, whichever side has more FLOPS."""
+    slow = "- {name: h20, gpu: H20, gpu_count: 8, network_gb_per_s: 1}\n"
+    quick = [f"- {{name: b{number}, gpu: B200, gpu_count: 2, network_gb_per_s: 50}}\n" for number in range(4)]
+    few, many = (split(slow + "".join(quick[:count])).result.plan.allocation for count in (1, 4))
+    assert many.samples_per_s >= few.samples_per_s * (1 - MIP_GAP)
+    for allocation in (few, many):
+        assert allocation.proof.upper_bound_samples_per_s >= allocation.samples_per_s
+
+
+def test_a_fleet_that_is_too_small_is_told_what_it_lacks(split: Callable[[str], Planned]) -> None:
+    with pytest.raises(RefusedError, match=r"one of its machines, .* must train while others roll out"):
+        split("- {name: lone, gpu: H100, gpu_count: 8, network_gb_per_s: 50}")
 
 
 def test_dollars_want_prices() -> None:

@@ -1,4 +1,5 @@
-from itertools import permutations
+from collections.abc import Sequence
+from itertools import combinations, permutations
 
 import networkx as nx
 from hypothesis import given, settings
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.plan import SlotName
 from hexcloud.planner.links import Links
-from hexcloud.planner.ring import choose_gang, rank_order
+from hexcloud.planner.ring import best_gang, choose_gang, rank_order
 
 
 def complete(speeds: list[float], count: int) -> Links:
@@ -66,6 +67,42 @@ def test_the_head_stays_however_slow_its_links_are() -> None:
     for other in (1, 2, 3):
         links.edges[named(0)[0], named(other)[0]]["gb_per_s"] = 2.0
     assert choose_gang(links, named(0, 1, 2), named(3)) == named(0, 1, 2)
+
+
+def by_definition(links: Links, names: tuple[SlotName, ...], count: int, fixed: int) -> tuple[SlotName, ...]:
+    kept = list(names)
+    while len(kept) > count:
+        kept.remove(max(reversed(kept[fixed:]), key=lambda name: inner(links, [one for one in kept if one != name])))
+    return tuple(kept)
+
+
+def inner(links: Links, names: Sequence[SlotName]) -> tuple[float, float]:
+    speeds = [float(links.edges[pair]["gb_per_s"]) for pair in combinations(names, 2)]
+    return min(speeds, default=0.0), sum(speeds)
+
+
+@given(st.integers(2, 9), st.integers(1, 8), st.lists(st.integers(1, 4), min_size=36, max_size=36), st.booleans())
+@settings(max_examples=300)
+def test_machines_are_left_out_one_by_one_as_the_rule_says(
+    count: int, kept: int, speeds: list[int], has_head: bool
+) -> None:
+    links = complete([float(speed) for speed in speeds], count)
+    names = tuple(sorted(links))
+    kept = min(kept, count)
+    if has_head:
+        found = choose_gang(links, names[:kept], names[kept:])
+        assert found == by_definition(links, names, kept, 1)
+    else:
+        assert set(best_gang(links, names, kept)) == set(by_definition(links, names, kept, 0))
+
+
+def test_a_gang_is_found_among_the_last_machines_and_led_by_the_one_with_the_best_links() -> None:
+    links = complete([1.0] * 66, 12)
+    for pair in combinations(named(7, 8, 9, 10, 11), 2):
+        links.edges[pair]["gb_per_s"] = 45.0
+    for other in (7, 8, 10, 11):
+        links.edges[named(9)[0], named(other)[0]]["gb_per_s"] = 50.0
+    assert best_gang(links, named(*range(12)), 5) == named(9, 7, 8, 10, 11)
 
 
 def test_of_equal_machines_the_gang_keeps_its_own() -> None:
