@@ -63,8 +63,9 @@ def main() -> None:
     run = home / "real_model.yaml"
     run.write_text(RUN.format(weights=weights))
     up = [sys.executable, "-m", "hexcloud.cli", "up", str(run), "--engine", engine, "--yes", "--json"]
-    report = json.loads(subprocess.run(up, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    print(json.dumps(report, indent=2))
+    done = subprocess.run(up, check=False, stdout=subprocess.PIPE, text=True)
+    print(json.dumps(json.loads(done.stdout), indent=2))
+    sys.exit(done.returncode)
 
 
 if __name__ == "__main__":
