@@ -13,6 +13,7 @@ from hexcloud.planner.columns import build_columns
 from hexcloud.planner.forecast import arrivals_s
 from hexcloud.planner.listed import listed
 from hexcloud.planner.plan import make_plan
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.spans import Spans, is_legal_across, legal_tp
 from tests.planner.oracle import LARGE
@@ -64,6 +65,17 @@ def test_a_column_of_two_machines_has_all_their_gpus_and_one_rate(
     assert all(column.spread_s > 0 for column in columns.rollout)
     most = {nodes: max(one.batch for one in columns.rollout if one.nodes == nodes) for nodes in (2, 4)}
     assert most[4] > 2 * most[2], "what the weights leave of each GPU grows"
+
+
+def test_only_the_head_of_a_replica_scores(
+    make_offer: MakeOffer, make_market: MakeMarket, large: Workload, policy: Policy
+) -> None:
+    """Members run their part of the engine and nothing else, so their cores are no help to rewards."""
+    market = make_market(make_offer("big1", stock=8, vcpus=12.0))
+    problem = Problem(build_columns(market.offers, market, large, policy)[0], market, large, policy, FleetState())
+    assert {column.nodes for column in problem.rollout} == {2, 4}
+    assert {problem.reward_vcpus(column) for column in problem.rollout} == {11.0}
+    assert set(problem.table.cores.tolist()) == {11.0}
 
 
 def test_equal_gpus_behind_slower_networks_are_other_columns(
