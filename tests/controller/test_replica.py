@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hexcloud.controller.gang import BROKEN_GANG, asked_for, broken, is_waiting, replicas
+from hexcloud.controller.gang import BROKEN_GANG, ask_of, asked_for, broken, is_up, is_waiting, replicas
+from hexcloud.controller.life import VANISHED
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CapacityError
 from hexcloud.domain.fleet import LIVE, Node, NodeStatus
@@ -43,6 +44,19 @@ def whole(sim: Simulation) -> list[tuple[Node, ...]]:
     """Replicas of which every machine is ready."""
     ready = [node for node in rollout(sim) if node.status is NodeStatus.READY]
     return [one for one in replicas(ready) if len(one) == one[0].gang > 1]
+
+
+def struck_before_ready(sim: Simulation, controller: Controller) -> None:
+    """Let the provider take everything that the newest calls have brought and that is not ready."""
+    turns(sim, controller, 3)
+    for node in rollout(sim):
+        if node.status is NodeStatus.STARTING:
+            sim.cloud.machines[node.id].end(sim.clock.now_s(), "preempted")
+    turns(sim, controller, 3)
+
+
+def blocks(sim: Simulation) -> list[str]:
+    return [event.text for _, event in sim.store.events(sim.run.id) if event.kind == "pool_blocked"]
 
 
 @pytest.fixture
@@ -147,6 +161,29 @@ def test_a_replica_that_is_refused_costs_nothing(controller_of: ControllerOf) ->
     assert len(refused) == 2 and {node.id for node in refused}.isdisjoint(sim.cloud.machines)
     turns(sim, controller, 60)
     assert len(whole(sim)) == 2
+
+
+def test_a_replica_that_vanishes_before_it_is_ready_is_one_failure_of_its_pool(
+    sim: Simulation, controller_of: ControllerOf
+) -> None:
+    controller = controller_of(sim)
+    struck_before_ready(sim, controller)
+    vanished = [node for node in rollout(sim) if node.cause.startswith(VANISHED)]
+    assert len(vanished) == 4 and len({ask_of(node) for node in vanished}) == 2
+    assert blocks(sim) == [], "two calls failed, not four"
+    struck_before_ready(sim, controller)
+    assert len(blocks(sim)) == 2, "the third call and the fourth"
+    assert all("do not come up" in block for block in blocks(sim))
+
+
+def test_a_pool_is_forgiven_when_a_whole_replica_is_up(sim: Simulation, controller_of: ControllerOf) -> None:
+    turns(sim, controller_of(sim), 60)
+    (head, member), (other, _) = whole(sim)
+    waits = member.model_copy(update={"status": NodeStatus.STARTING})
+    assert is_up(head, (head, member)) and is_up(head, (head, other))
+    assert not is_up(head, (head, waits))
+    gang = [head.model_copy(update={"role": Role.TRAINER, "head": None, "rank": rank}) for rank in (0, 1)]
+    assert ask_of(gang[0]) == ask_of(gang[1]) != ask_of(gang[0].model_copy(update={"gang": 1}))
 
 
 def test_no_machine_is_left_when_the_run_ends(sim: Simulation, controller_of: ControllerOf) -> None:
