@@ -232,10 +232,12 @@ def _reserved(purse: Purse, standing: list[Node]) -> str:
 
 
 def _is_too_poor(placement: Placement, nodes: Nodes, purse: Purse) -> bool:
-    """Does nothing stand, and does the money left launch no machine of some role? Then a run would wait for ever."""
+    """Does nothing stand, and does the money left launch nothing of some role? Then a run would wait for ever."""
     if any(node.status is not NodeStatus.GONE for node in nodes.values()):
         return False
-    affordable = {slot.role for slot in placement.slots if purse.can_launch((), slot.offer_id)}
+    affordable = {
+        slot.role for slot in placement.slots if purse.can_launch((), slot.offer_id, slot.role, slot.together)
+    }
     return any(slot.role not in affordable for slot in placement.slots)
 
 

@@ -8,9 +8,10 @@ from hexcloud.controller.gang import BROKEN_GANG, ask_of, asked_for, broken, is_
 from hexcloud.controller.life import VANISHED
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CapacityError
-from hexcloud.domain.fleet import LIVE, Node, NodeStatus
+from hexcloud.domain.fleet import DEFAULT_DISK_GIB, LIVE, Node, NodeStatus
 from hexcloud.domain.plan import Placement, Role, Slot
 from hexcloud.domain.run import RunState
+from hexcloud.estimate.disk import disk_gib
 from hexcloud.simulator.cloud import Habits, Loss, LossKind
 from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.simulation import Script, Simulation
@@ -76,6 +77,17 @@ def test_a_replica_is_asked_for_in_one_call_and_makes_what_it_makes_whole(
     rates = [sim.cloud.rate_per_wall_s(sim.cloud.machines[node.id]) for pair in pairs for node in pair]
     (rate,) = {slot.rollout.samples_per_s for slot in slots(sim) if slot.rollout is not None}
     assert rates == pytest.approx([rate, 0.0, rate, 0.0])
+
+
+def test_each_machine_has_the_disk_that_its_role_fills_and_bills_it(controller_of: ControllerOf) -> None:
+    model = wide_workload().model.model_copy(update={"params": 40 * wide_workload().model.params})
+    sim = simulation()
+    large = sim.run.workload.model_copy(update={"model": model})
+    sim.store.save_run(sim.run.model_copy(update={"workload": large}))
+    controller_of(sim).reconcile_once()
+    nodes = sim.store.nodes(sim.run.id)
+    assert max(node.disk_gib for node in nodes) > DEFAULT_DISK_GIB
+    assert {(node.role, node.disk_gib) for node in nodes} == {(node.role, disk_gib(node.role, large)) for node in nodes}
 
 
 def test_each_machine_of_a_replica_is_billed(sim: Simulation, controller_of: ControllerOf) -> None:
