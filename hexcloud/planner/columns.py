@@ -15,7 +15,7 @@ from typing import NamedTuple
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.plan import Layout, RolloutColumn, TrainerColumn
+from hexcloud.domain.plan import Layout, Role, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
@@ -26,6 +26,7 @@ from hexcloud.estimate.training import Gang
 from hexcloud.planner.distance import link_spec
 from hexcloud.planner.kinds import Crew, Kinds, Ladder
 from hexcloud.planner.spans import Spans, is_legal_across, legal_tp
+from hexcloud.planner.unfit import has_disk, too_few, unfit
 
 MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
@@ -51,12 +52,9 @@ def build_columns(
         if least and min(least) <= _depth(offer, policy):
             kinds[offer.id] = (ladder, crew)
         elif least:
-            reason = f"{workload.model.name} takes at least {min(least)} machines, {_depth(offer, policy)} can be had"
-            rejections.append(Rejection(offer_id=offer.id, rule="stock", reason=reason))
+            rejections.append(too_few(offer, min(least), _depth(offer, policy), policy, workload))
         else:
-            hbm_gib = market.gpus[offer.gpu].hbm_gib
-            reason = f"neither a rollout replica nor a gang fits {hbm_gib:g} GiB GPUs with {workload.model.name}"
-            rejections.append(Rejection(offer_id=offer.id, rule="memory", reason=reason))
+            rejections.append(unfit(offer, market, workload, shop.spans))
     return Kinds(tuple(shop.ladders), tuple(shop.crews), kinds), tuple(rejections)
 
 
@@ -68,11 +66,12 @@ class _Shop:
     """Ladders and crews of every kind of machine, each estimated once."""
 
     def __init__(self, offers: tuple[Offer, ...], market: Market, workload: Workload, policy: Policy) -> None:
-        self.ladders: list[Ladder] = []
+        self.ladders: list[Ladder] = [()]
+        """The first is that of machines which may not roll out."""
         self.crews: list[Crew] = [()]
         """The first is that of machines which may not train."""
         self._market, self._workload, self._policy = market, workload, policy
-        self._spans = Spans(market, workload)
+        self.spans = Spans(market, workload)
         self._ladder_numbers: dict[tuple[str, int, float], int] = {}
         self._crew_numbers: dict[tuple[str, int, float], int] = {}
         self._singles: dict[str, Replica] = {}
@@ -81,7 +80,9 @@ class _Shop:
 
     def ladder(self, offer: Offer) -> int:
         """Return the number of an offer's ladder; the network counts where a replica takes several machines."""
-        is_alone = max(self._spans.of(self._market.gpus[offer.gpu])) == 1
+        if not has_disk(Role.ROLLOUT, offer.cloud, self._workload):
+            return 0
+        is_alone = max(self.spans.of(self._market.gpus[offer.gpu])) == 1
         kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else offer.network_gb_per_s)
         if kind not in self._ladder_numbers:
             self._ladder_numbers[kind] = len(self.ladders)
@@ -91,6 +92,8 @@ class _Shop:
     def crew(self, offer: Offer) -> int:
         """Return the number of an offer's crew."""
         if offer.tenure is Tenure.SPOT and not self._policy.spot_trainer:
+            return 0
+        if not has_disk(Role.TRAINER, offer.cloud, self._workload):
             return 0
         kind = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
         if kind not in self._crew_numbers:
@@ -121,7 +124,7 @@ class _Shop:
     def _degrees(self, offer: Offer, single: Replica) -> Iterator[tuple[int, int]]:
         """Yield machines and tensor-parallel degree of every legal replica."""
         model = self._workload.model
-        for nodes in self._spans.of(single.gpu):
+        for nodes in self.spans.of(single.gpu):
             if nodes == 1:
                 yield from ((nodes, tp) for tp in legal_tp(offer.gpu_count, model))
             elif is_legal_across(nodes * offer.gpu_count, model):
