@@ -9,6 +9,7 @@ plan has a slower one is as cheap and as good with the fastest. A replica of sev
 as may be one replica, is a Rejection with the memory it needs.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,6 +33,9 @@ MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 LARGEST_GANG = 64
 """Machines."""
+TCP_GB_PER_S = {"aws": 12.5, "gcp": 12.5}
+"""Most between the machines of a replica, by cloud: SkyPilot is not asked for EFA or its like there, so NCCL speaks TCP
+over one interface, which is of 100 Gbit/s where machines list thousands (general knowledge, not re-read)."""
 _NOBODY = OfferId("")
 _ANY = RolloutColumn(offer_id=_NOBODY, tp=1, replicas=1, batch=1, samples_per_s=1.0, generation_s=1.0)
 
@@ -83,7 +87,7 @@ class _Shop:
         if not has_disk(Role.ROLLOUT, offer.cloud, self._workload):
             return 0
         is_alone = max(self.spans.of(self._market.gpus[offer.gpu])) == 1
-        kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else offer.network_gb_per_s)
+        kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else _between_gb_per_s(offer))
         if kind not in self._ladder_numbers:
             self._ladder_numbers[kind] = len(self.ladders)
             self.ladders.append(tuple(self._rungs(offer)))
@@ -205,16 +209,22 @@ def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> Rollou
     )
 
 
+def _between_gb_per_s(offer: Offer) -> float:
+    """Return what a machine of a replica sends to the next, one way, 1e9 bytes/s."""
+    return min(offer.network_gb_per_s, TCP_GB_PER_S.get(offer.cloud, math.inf))
+
+
 def across_column(offer: Offer, nodes: int, batch: int, market: Market, workload: Workload) -> RolloutColumn:
     """Return the column of one replica on all GPUs of several machines of an offer, in one zone."""
     link = link_spec(LinkScope.ZONE, market.network)
+    network_gb_per_s = _between_gb_per_s(offer)
     replica = Replica(
         gpu=market.gpus[offer.gpu],
         efficiency=market.calibration.of(offer.gpu, workload.model),
         tp=nodes * offer.gpu_count,
         batch=batch,
         machines=nodes,
-        network_gb_per_s=min(offer.network_gb_per_s, link.gb_per_s) if link else offer.network_gb_per_s,
+        network_gb_per_s=min(network_gb_per_s, link.gb_per_s) if link else network_gb_per_s,
         latency_s=link.latency_ms / 1e3 if link else 0.0,
     )
     speed = _speed_of(replica, workload)

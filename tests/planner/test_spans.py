@@ -9,7 +9,7 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import TCP_GB_PER_S, build_columns
 from hexcloud.planner.forecast import arrivals_s
 from hexcloud.planner.listed import listed
 from hexcloud.planner.plan import make_plan
@@ -86,6 +86,19 @@ def test_equal_gpus_behind_slower_networks_are_other_columns(
     columns, _ = build_columns((fast, slow), make_market(fast, slow), large, policy)
     rates = {name: max(one.samples_per_s for one in columns.rollout_of(name)) for name in (fast.id, slow.id)}
     assert rates[slow.id] < 0.7 * rates[fast.id]
+
+
+def test_machines_that_are_rented_without_their_fast_fabric_have_a_slower_network(
+    make_offer: MakeOffer, make_market: MakeMarket, large: Workload, policy: Policy
+) -> None:
+    """A machine of AWS lists what EFA gives; nobody asks for EFA."""
+    networks = {"aws": 400.0, "elsewhere": 400.0, "slow": TCP_GB_PER_S["aws"]}
+    offers = [
+        make_offer("big1", stock=8, cloud=cloud, network_gb_per_s=gb_per_s) for cloud, gb_per_s in networks.items()
+    ]
+    columns, _ = build_columns(tuple(offers), make_market(*offers), large, policy)
+    rates = {one.cloud: max(column.samples_per_s for column in columns.rollout_of(one.id)) for one in offers}
+    assert rates["aws"] == rates["slow"] < rates["elsewhere"]
 
 
 def test_what_does_not_fit_the_most_machines_either_is_refused_with_what_they_hold(
