@@ -12,6 +12,7 @@ from hexcloud.controller.observe import Seen
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import LIVE, FleetState, Node, NodeId, NodeStatus, node_id
 from hexcloud.domain.plan import ExecutionPlan, Placement, Role, Slot
+from hexcloud.estimate.disk import disk_gib
 from hexcloud.planner.diff import diff
 from hexcloud.planner.moves import units
 
@@ -121,7 +122,7 @@ def _intend(gang: tuple[Slot, ...], nodes: Nodes, hands: Hands, purse: Purse) ->
         hands.block(offer_id, "its region gives no answer")
         return {}
     standing = tuple(node for node in nodes.values() if node.status is not NodeStatus.GONE)
-    if not purse.can_launch(standing, offer_id, len(gang)):
+    if not purse.can_launch(standing, offer_id, gang[0].role, len(gang)):
         for slot in gang:
             if slot.name not in hands.memory.refused_slots:
                 hands.memory.refused_slots.add(slot.name)
@@ -150,6 +151,7 @@ def _intent(slot: Slot, gang: int, nodes: Nodes, hands: Hands) -> Node:
         rank=slot.rank,
         gang=gang,
         head=slot.head,
+        disk_gib=disk_gib(slot.role, hands.seen.run.workload),
     )
 
 

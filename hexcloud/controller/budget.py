@@ -15,8 +15,9 @@ from hexcloud.domain.errors import BudgetError
 from hexcloud.domain.fleet import Node, NodeStatus
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import OfferId
-from hexcloud.domain.plan import ExecutionPlan
+from hexcloud.domain.plan import ExecutionPlan, Role
 from hexcloud.domain.run import RunRecord
+from hexcloud.estimate.disk import disk_gib
 from hexcloud.estimate.risk import startup_s
 
 SECONDS_PER_HOUR = 3600.0
@@ -54,13 +55,14 @@ class Purse:
         left_usd = self.left_usd
         return left_usd is not None and self._usd(nodes, self.timing.poll_s + self.timing.teardown_s) >= left_usd
 
-    def can_launch(self, nodes: Iterable[Node], offer_id: OfferId, machines: int = 1) -> bool:
-        """Does the money last for so many machines more, even if nobody ever speaks to any of them again?"""
+    def can_launch(self, nodes: Iterable[Node], offer_id: OfferId, role: Role, machines: int = 1) -> bool:
+        """Does the money last for so many machines of a role more, even if nobody ever speaks to any of them again?"""
         left_usd = self.left_usd
         if left_usd is None:
             return True
         new_s = self.timing.spend_lease_s * self.seen.run.clock_scale + self.seen.startup_s(offer_id) + self._exit_s()
-        new_usd = machines * self._hourly(offer_id) * new_s / SECONDS_PER_HOUR
+        usd_per_hour = self.seen.prices.ceiling(offer_id, disk_gib(role, self.seen.run.workload))
+        new_usd = machines * usd_per_hour * new_s / SECONDS_PER_HOUR
         egress_usd = self._egress_hourly() * self.timing.spend_lease_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
         return new_usd + egress_usd + sum(self._alone_usd(node) for node in nodes) <= left_usd
 
@@ -72,8 +74,8 @@ class Purse:
             return full_s
         fixed_usd, usd_per_hour = 0.0, self._egress_hourly()
         for node in nodes:
-            usd_per_hour += self._hourly(node.offer_id)
-            fixed_usd += self._hourly(node.offer_id) * self._fixed_s(node) / SECONDS_PER_HOUR
+            usd_per_hour += self._hourly(node)
+            fixed_usd += self._hourly(node) * self._fixed_s(node) / SECONDS_PER_HOUR
         if not usd_per_hour:
             return full_s
         run_s = max(0.0, left_usd - fixed_usd) / usd_per_hour * SECONDS_PER_HOUR
@@ -81,10 +83,10 @@ class Purse:
 
     def _usd(self, nodes: Iterable[Node], wall_s: float) -> float:
         hours = wall_s * self.seen.run.clock_scale / SECONDS_PER_HOUR
-        return (sum(self._hourly(node.offer_id) for node in nodes) + self._egress_hourly()) * hours
+        return (sum(self._hourly(node) for node in nodes) + self._egress_hourly()) * hours
 
     def _alone_usd(self, node: Node) -> float:
-        return self._hourly(node.offer_id) * self._alone_s(node) / SECONDS_PER_HOUR
+        return self._hourly(node) * self._alone_s(node) / SECONDS_PER_HOUR
 
     def _alone_s(self, node: Node) -> float:
         """Return the run seconds that a machine bills after our last word."""
@@ -110,8 +112,8 @@ class Purse:
         allocation = self.seen.accepted[0].allocation
         return allocation.egress_usd_per_hour * allocation.trainer.column.samples_per_s / allocation.samples_per_s
 
-    def _hourly(self, offer_id: OfferId) -> float:
-        return self.seen.prices.ceiling(offer_id)
+    def _hourly(self, node: Node) -> float:
+        return self.seen.prices.ceiling(node.offer_id, node.disk_gib)
 
 
 def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timing) -> float:
@@ -121,7 +123,7 @@ def least_usd(plan: ExecutionPlan, market: Market, run: RunRecord, timing: Timin
     work_s = max(CHECKPOINT_EVERY * plan.forecast.step_s, timing.spend_lease_s * run.clock_scale)
     end_s = (2 * timing.poll_s + timing.checkpoint_s + timing.self_end_s + timing.teardown_s) * run.clock_scale
     return sum(
-        prices.ceiling(slot.offer_id)
+        prices.ceiling(slot.offer_id, disk_gib(slot.role, run.workload))
         * (startup_s(market.offer(slot.offer_id), market.calibration) + work_s + end_s)
         / SECONDS_PER_HOUR
         for slot in plan.placement.slots

@@ -7,6 +7,7 @@ without one of its machines its engine is gone, so the others end too, and anoth
 
 from collections.abc import Iterable, Mapping
 
+from hexcloud.controller.memory import Ask
 from hexcloud.controller.observe import Seen
 from hexcloud.domain.diff import Diff
 from hexcloud.domain.fleet import LIVE, Node, NodeId, NodeStatus
@@ -54,6 +55,17 @@ def replicas(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], ...]:
     for node in sorted(nodes, key=lambda node: node.rank):
         found.setdefault((node.unit, node.requested_at_s), []).append(node)
     return tuple(tuple(members) for members in found.values())
+
+
+def ask_of(node: Node) -> Ask:
+    """Return what the machines of one call to the provider have in common, and no others."""
+    is_gang = node.role is Role.TRAINER and node.gang > 1
+    return node.role.value if is_gang else node.unit, node.requested_at_s
+
+
+def is_up(node: Node, nodes: Iterable[Node]) -> bool:
+    """Is everything ready that was asked for together with a machine?"""
+    return all(one.status is NodeStatus.READY for one in nodes if ask_of(one) == ask_of(node))
 
 
 def broken(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], ...]:

@@ -116,7 +116,7 @@ def _machine_entries(span: Span, seen: Seen, marks: Marks, timing: Timing) -> li
     if span.to_s - span.from_s > timing.spend_lease_s / 2 * seen.run.clock_scale:
         rent = max(rent, seen.prices.rent_ceiling(span.node.offer_id))
     entries = [_entry(span, CostKind.COMPUTE, rent)]
-    disk = disk_usd_per_hour(span.node.offer_id)
+    disk = disk_usd_per_hour(span.node.offer_id, span.node.disk_gib)
     return [*entries, _entry(span, CostKind.DISK, disk)] if disk else entries
 
 

@@ -12,6 +12,9 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.offer import OfferId
 from hexcloud.estimate.correction import NO_TIME, Beat, Stretch
 
+Ask = tuple[str, float]
+"""One call to the provider: what came up or failed together, and when it was asked for, run clock."""
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -155,8 +158,8 @@ class Memory:
     """Provider calls that were refused, by node and by account."""
     failures: dict[NodeId, int] = field(default_factory=dict)
     """Launches of a node that failed for a reason nobody knows."""
-    failed_starts: dict[OfferId, int] = field(default_factory=dict)
-    """Machines of a pool in a row that went before they were ready."""
+    failed_starts: dict[OfferId, set[Ask]] = field(default_factory=dict)
+    """Calls to a pool in a row of which a machine went before it was ready."""
     phases: dict[NodeId, Phase] = field(default_factory=dict)
     """Where the launch of a gang is, by its first node."""
     endings: dict[NodeId, Ending] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from hexcloud.controller.bucket_word import tell_of_bucket, tell_of_weights_stor
 from hexcloud.controller.budget import Purse
 from hexcloud.controller.calibrate import calibrate
 from hexcloud.controller.commands import planned_gang
+from hexcloud.controller.gang import ask_of, is_up
 from hexcloud.controller.hands import Hands
 from hexcloud.controller.journal import Journal
 from hexcloud.controller.launching import MAX_TRIES
@@ -134,7 +135,8 @@ class Controller:
             if new.status is NodeStatus.READY:
                 if not new.is_joiner:  # one that joins a gang has yet to show that it can
                     memory.pools.forgive(new.offer_id)
-                memory.failed_starts.pop(new.offer_id, None)
+                if is_up(new, (nodes.get(one.id, one) for one in seen.nodes)):
+                    memory.failed_starts.pop(new.offer_id, None)
             if was_lost(old, new) or was_noticed(old, new):
                 self._note_loss(new, hands)
         return nodes
@@ -153,12 +155,18 @@ class Controller:
             note_dropout(node, hands)
 
     def _count_failure(self, node: Node, hands: Hands) -> None:
-        """A pool whose machines are late, or again and again go before they come up, is blocked as if sold out."""
-        failed, pool = hands.memory.failed_starts, node.offer_id
-        failed[pool] = failed.get(pool, 0) + 1
+        """A pool whose machines are late, or again and again go before they come up, is blocked as if sold out.
+
+        However many machines of one call go, it is one failure.
+        """
+        ask, pool = ask_of(node), node.offer_id
+        failed = hands.memory.failed_starts.setdefault(pool, set())
+        if ask in failed:
+            return
+        failed.add(ask)
         if node.cause.startswith(UNREGISTERED):
             hands.block(pool, node.cause)
-        elif failed[pool] >= MAX_TRIES:
+        elif len(failed) >= MAX_TRIES:
             hands.block(pool, "its machines do not come up")
 
     def _check_end(self, nodes: Nodes, hands: Hands, purse: Purse) -> Hands:
@@ -224,10 +232,12 @@ def _reserved(purse: Purse, standing: list[Node]) -> str:
 
 
 def _is_too_poor(placement: Placement, nodes: Nodes, purse: Purse) -> bool:
-    """Does nothing stand, and does the money left launch no machine of some role? Then a run would wait for ever."""
+    """Does nothing stand, and does the money left launch nothing of some role? Then a run would wait for ever."""
     if any(node.status is not NodeStatus.GONE for node in nodes.values()):
         return False
-    affordable = {slot.role for slot in placement.slots if purse.can_launch((), slot.offer_id)}
+    affordable = {
+        slot.role for slot in placement.slots if purse.can_launch((), slot.offer_id, slot.role, slot.together)
+    }
     return any(slot.role not in affordable for slot in placement.slots)
 
 

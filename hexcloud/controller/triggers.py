@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import OfferId
 
-PRICE_INDEPENDENT_RULES = frozenset({"memory", "region", "cloud", "gpu", "tenure", "gpu_facts", "bf16"})
+PRICE_INDEPENDENT_RULES = frozenset({"memory", "disk", "region", "cloud", "gpu", "tenure", "gpu_facts", "bf16"})
 """Screening rules that no price change lifts."""
 
 

@@ -38,6 +38,9 @@ class NodeStatus(StrEnum):
     """The provider confirmed its end."""
 
 
+DEFAULT_DISK_GIB = 256
+"""What SkyPilot rents unasked."""
+
 LIVE = frozenset({NodeStatus.REQUESTED, NodeStatus.STARTING, NodeStatus.READY, NodeStatus.DRAINING})
 """Statuses in which a node fills its slot or is on the way to."""
 
@@ -66,6 +69,8 @@ class Node(Frozen):
     """Machines that were asked for in one call with it, itself included: they come up together or not at all."""
     head: SlotName | None = None
     """As `Slot.head`."""
+    disk_gib: int = DEFAULT_DISK_GIB
+    """Of its boot disk."""
 
     @property
     def unit(self) -> SlotName:

@@ -166,6 +166,12 @@ class Slot(Frozen):
         """What comes and goes with it: the head of its replica, or itself."""
         return self.head or self.name
 
+    @property
+    def together(self) -> int:
+        """Machines that are asked for in one call with it, itself included."""
+        column = self.rollout or self.trainer
+        return column.nodes if column else 1
+
 
 class Placement(Frozen):
     """All slots of a plan, sorted by name."""

@@ -12,6 +12,8 @@ class OrderKind(StrEnum):
     """Have these files in this folder."""
     START = "start"
     """Start its part of an engine; the one that runs ends first."""
+    STAY = "stay"
+    """Nothing: the head is there."""
 
 
 class ReplicaFile(Frozen):
@@ -26,7 +28,7 @@ class ReplicaOrder(Frozen):
     """One order; members answer each before the next comes."""
 
     kind: OrderKind
-    folder: str
+    folder: str = ""
     """Of the weights: the same on every machine, as the engine loads new ones by one name everywhere."""
     files: tuple[ReplicaFile, ...] = ()
     version: int = -1

@@ -9,15 +9,14 @@ import hashlib
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple
 
 import structlog
 
-from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.errors import ConfigError, EngineError
 from hexcloud.domain.generation import EngineKind
 from hexcloud.node.address import find_place, near_address
 from hexcloud.node.finder import pointer_finder
@@ -60,7 +59,10 @@ def line_of(identity: Identity, environment: Mapping[str, str]) -> Line | None:
 
 
 async def stand_by(identity: Identity, directory: Path) -> int:
-    """Be there until the run ends, the spend lease lapses, or the machine is told to end; return the exit code."""
+    """Be there until the run ends, the spend lease lapses, the head is gone, or the machine is told to end.
+
+    Return the exit code: 1 where the replica ends by it.
+    """
     spec = identity.spec
     place = await find_place(spec.notice, os.environ)
     probes = ProbeServer(link_cap(spec))
@@ -68,32 +70,40 @@ async def stand_by(identity: Identity, directory: Path) -> int:
     presence = Presence(spec, f"{place.near}:{probes.port}", link_cap(spec), partial(startup, directory))
     async with (
         CoordinatorLink(pointer_finder(identity), identity.token, spec.ca_pem) as link,
-        _following(identity, directory),
+        _following(identity, directory) as following,
     ):
         present = asyncio.create_task(be_present(link, presence))
         for told in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(told, present.cancel)
         async with watching(spec.notice, partial(setattr, presence, "notice")):
-            await asyncio.wait({present})
+            others = set() if following is None else {following}
+            await asyncio.wait({present, *others}, return_when=asyncio.FIRST_COMPLETED)
+        is_headless = not present.done()
+        present.cancel()
+        await asyncio.wait({present})
     await probes.close()
     why = Leave.STOPPED if present.cancelled() else present.result()
-    log.info("member_leaves", why=why)
-    return 1 if why is Leave.REVOKED else 0
+    log.info("member_leaves", why=why, is_headless=is_headless)
+    return 1 if is_headless or why is Leave.REVOKED else 0
 
 
 @asynccontextmanager
-async def _following(identity: Identity, directory: Path) -> AsyncIterator[None]:
-    """Run this machine's part of the engine, as the head says, while the block runs."""
+async def _following(identity: Identity, directory: Path) -> AsyncIterator["asyncio.Task[None] | None"]:
+    """Run this machine's part of the engine, as the head says, while the block runs.
+
+    What is yielded ends before that when the head is gone.
+    """
     line = line_of(identity, os.environ)
     if line is None:
-        yield
+        yield None
         return
-    part, is_over = SglangProcess(identity.spec, directory, line.near), Event()
+    part = SglangProcess(identity.spec, directory, line.near)
     member = ReplicaMember(line.address, line.key, identity.spec.rank, directory.parent)
-    following = asyncio.create_task(asyncio.to_thread(member.follow, part.start_part, part.end_part, is_over.is_set))
+    following = asyncio.create_task(asyncio.to_thread(member.follow, part.start_part, part.end_part))
     try:
-        yield
+        yield following
     finally:
-        is_over.set()
+        member.leave()
         part.close()
-        await following
+        with suppress(EngineError):  # the head is gone, and it is told
+            await following

@@ -17,7 +17,7 @@ from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.messages import RelayDoor
 from hexcloud.domain.plan import Role
 from hexcloud.domain.trust import is_loopback
-from hexcloud.node.address import Place, find_place
+from hexcloud.node.address import Place, find_place, near_address
 from hexcloud.node.engine_process import EngineProcess
 from hexcloud.node.finder import pointer_finder
 from hexcloud.node.identity import Identity, log_as_json, read_identity
@@ -38,6 +38,8 @@ from hexcloud.runtime.weight_relay import WeightRelay
 CONTROL_THREADS = 4
 """Beside one per batch: weight updates, aborts and health checks must not queue behind generations."""
 
+LOOK_S = 1.0
+
 ENGINES: dict[EngineKind, type[EngineProcess] | type[SglangProcess]] = {
     EngineKind.EMBEDDED: EngineProcess,
     EngineKind.SGLANG: SglangProcess,
@@ -53,25 +55,32 @@ def main() -> int:
     log_as_json(identity)
     if identity.spec.rank > 0:
         return asyncio.run(stand_by(identity, directory))
-    engine = _engine(identity, directory)
+    head = _head(identity)
+    engine = _engine(identity, directory, head)
     engine.warm_up()
     try:
-        ending = asyncio.run(_run(identity, engine, directory))
+        ending = asyncio.run(_run(identity, engine, directory, head))
     finally:
         engine.close()
     log.info("node_ended", why=ending)
     return ending.exit_code
 
 
-def _engine(identity: Identity, directory: Path) -> EngineProcess | SglangProcess:
+def _head(identity: Identity) -> ReplicaHead | None:
+    """Open the line to a replica's other machines, which call from now on."""
     line = line_of(identity, os.environ)
-    if line is None:
+    return None if line is None else ReplicaHead(line.address, line.key, identity.spec.gang - 1)
+
+
+def _engine(identity: Identity, directory: Path, head: ReplicaHead | None) -> EngineProcess | SglangProcess:
+    if head is None:
         return ENGINES[identity.spec.engine](identity.spec, directory)
-    lead = partial(ReplicaHead, line.address, line.key, identity.spec.gang - 1)
-    return SglangProcess(identity.spec, directory, line.near, lead)
+    return SglangProcess(identity.spec, directory, near_address(0, os.environ), head)
 
 
-async def _run(identity: Identity, engine: EngineProcess | SglangProcess, directory: Path) -> Ending:
+async def _run(
+    identity: Identity, engine: EngineProcess | SglangProcess, directory: Path, head: ReplicaHead | None = None
+) -> Ending:
     spec = identity.spec
     cap = link_cap(spec)
     place = await find_place(spec.notice, os.environ)
@@ -100,12 +109,29 @@ async def _run(identity: Identity, engine: EngineProcess | SglangProcess, direct
         for notice in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(notice, agent.interrupt)
         try:
-            async with watching(spec.notice, agent.hear):
+            async with watching(spec.notice, agent.hear), _ending_with_its_members(head, agent):
                 return await agent.run()
         finally:
             # Calls that still block on the engine end with it; the loop waits for their threads.
             engine.close()
             await probes.close()
+
+
+@asynccontextmanager
+async def _ending_with_its_members(head: ReplicaHead | None, agent: RolloutAgent) -> AsyncIterator[None]:
+    """End the agent when a machine of its replica is gone: without it there is no engine, and the others bill."""
+
+    async def watch(head: ReplicaHead) -> None:
+        while (rank := head.lost) is None:  # noqa: ASYNC110 - it is a thread that notices
+            await asyncio.sleep(LOOK_S)
+        agent.give_up(f"rank {rank} of the replica is gone")
+
+    watcher = None if head is None else asyncio.create_task(watch(head))
+    try:
+        yield
+    finally:
+        if watcher is not None:
+            watcher.cancel()
 
 
 def _open_place(url: str, offset: int) -> Iterator[bytes]:

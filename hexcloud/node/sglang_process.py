@@ -7,7 +7,6 @@ server that loses another ends by itself, so the head's keeper starts all of the
 import os
 import socket
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +25,6 @@ from hexcloud.ports import Engine
 from hexcloud.runtime.replica_line import ReplicaHead
 
 log = structlog.get_logger()
-
-
-Lead = Callable[[], ReplicaHead]
 
 
 class _Wide(Replicas):
@@ -50,14 +46,15 @@ class SglangProcess:
     An emulated machine's speed is not imposed on SGLang: it is as fast as the machine it really runs on.
     """
 
-    def __init__(self, spec: NodeSpec, directory: Path, near: str = "127.0.0.1", lead: Lead | None = None) -> None:
+    def __init__(
+        self, spec: NodeSpec, directory: Path, near: str = "127.0.0.1", head: ReplicaHead | None = None
+    ) -> None:
         """Raises ConfigError where SGLang is not installed.
 
-        `near` is this machine's address among those of its replica, which `lead` opens the line to.
+        `near` is this machine's address among those of its replica, which `head` leads.
         """
         self._spec = spec
-        self._near, self._lead = near, lead
-        self._head: ReplicaHead | None = None
+        self._near, self._head = near, head
         self._directory = directory
         self._home: SglangHome = find_sglang(os.environ)
         self._device = Device.CPU if spec.emulation is not None else device_here()
@@ -105,9 +102,8 @@ class SglangProcess:
 
     def _rally(self, weights: Path, version: int) -> str:
         """Let the other machines of the replica start their part; return where all meet. Raises EngineError."""
-        if self._lead is None:
+        if self._head is None:
             return ""
-        self._head = self._head or self._lead()
         self._head.hand_on(weights)
         with socket.create_server((self._near, 0)) as server:
             rendezvous = f"{self._near}:{server.getsockname()[1]}"

@@ -9,13 +9,14 @@ plan has a slower one is as cheap and as good with the fastest. A replica of sev
 as may be one replica, is a Rejection with the memory it needs.
 """
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from hexcloud.domain.formation import Formation
 from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId, Tenure
-from hexcloud.domain.plan import Layout, RolloutColumn, TrainerColumn
+from hexcloud.domain.plan import Layout, Role, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
@@ -26,11 +27,15 @@ from hexcloud.estimate.training import Gang
 from hexcloud.planner.distance import link_spec
 from hexcloud.planner.kinds import Crew, Kinds, Ladder
 from hexcloud.planner.spans import Spans, is_legal_across, legal_tp
+from hexcloud.planner.unfit import has_disk, too_few, unfit
 
 MAX_BATCH = 256
 """Running samples per replica beyond which throughput hardly grows: SGLang captures CUDA graphs up to here."""
 LARGEST_GANG = 64
 """Machines."""
+TCP_GB_PER_S = {"aws": 12.5, "gcp": 12.5}
+"""Most between the machines of a replica, by cloud: SkyPilot is not asked for EFA or its like there, so NCCL speaks TCP
+over one interface, which is of 100 Gbit/s where machines list thousands (general knowledge, not re-read)."""
 _NOBODY = OfferId("")
 _ANY = RolloutColumn(offer_id=_NOBODY, tp=1, replicas=1, batch=1, samples_per_s=1.0, generation_s=1.0)
 
@@ -51,12 +56,9 @@ def build_columns(
         if least and min(least) <= _depth(offer, policy):
             kinds[offer.id] = (ladder, crew)
         elif least:
-            reason = f"{workload.model.name} takes at least {min(least)} machines, {_depth(offer, policy)} can be had"
-            rejections.append(Rejection(offer_id=offer.id, rule="stock", reason=reason))
+            rejections.append(too_few(offer, min(least), _depth(offer, policy), policy, workload))
         else:
-            hbm_gib = market.gpus[offer.gpu].hbm_gib
-            reason = f"neither a rollout replica nor a gang fits {hbm_gib:g} GiB GPUs with {workload.model.name}"
-            rejections.append(Rejection(offer_id=offer.id, rule="memory", reason=reason))
+            rejections.append(unfit(offer, market, workload, shop.spans))
     return Kinds(tuple(shop.ladders), tuple(shop.crews), kinds), tuple(rejections)
 
 
@@ -68,11 +70,12 @@ class _Shop:
     """Ladders and crews of every kind of machine, each estimated once."""
 
     def __init__(self, offers: tuple[Offer, ...], market: Market, workload: Workload, policy: Policy) -> None:
-        self.ladders: list[Ladder] = []
+        self.ladders: list[Ladder] = [()]
+        """The first is that of machines which may not roll out."""
         self.crews: list[Crew] = [()]
         """The first is that of machines which may not train."""
         self._market, self._workload, self._policy = market, workload, policy
-        self._spans = Spans(market, workload)
+        self.spans = Spans(market, workload)
         self._ladder_numbers: dict[tuple[str, int, float], int] = {}
         self._crew_numbers: dict[tuple[str, int, float], int] = {}
         self._singles: dict[str, Replica] = {}
@@ -81,8 +84,10 @@ class _Shop:
 
     def ladder(self, offer: Offer) -> int:
         """Return the number of an offer's ladder; the network counts where a replica takes several machines."""
-        is_alone = max(self._spans.of(self._market.gpus[offer.gpu])) == 1
-        kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else offer.network_gb_per_s)
+        if not has_disk(Role.ROLLOUT, offer.cloud, self._workload):
+            return 0
+        is_alone = max(self.spans.of(self._market.gpus[offer.gpu])) == 1
+        kind = (offer.gpu, offer.gpu_count, 0.0 if is_alone else _between_gb_per_s(offer))
         if kind not in self._ladder_numbers:
             self._ladder_numbers[kind] = len(self.ladders)
             self.ladders.append(tuple(self._rungs(offer)))
@@ -91,6 +96,8 @@ class _Shop:
     def crew(self, offer: Offer) -> int:
         """Return the number of an offer's crew."""
         if offer.tenure is Tenure.SPOT and not self._policy.spot_trainer:
+            return 0
+        if not has_disk(Role.TRAINER, offer.cloud, self._workload):
             return 0
         kind = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
         if kind not in self._crew_numbers:
@@ -121,7 +128,7 @@ class _Shop:
     def _degrees(self, offer: Offer, single: Replica) -> Iterator[tuple[int, int]]:
         """Yield machines and tensor-parallel degree of every legal replica."""
         model = self._workload.model
-        for nodes in self._spans.of(single.gpu):
+        for nodes in self.spans.of(single.gpu):
             if nodes == 1:
                 yield from ((nodes, tp) for tp in legal_tp(offer.gpu_count, model))
             elif is_legal_across(nodes * offer.gpu_count, model):
@@ -202,16 +209,22 @@ def rollout_column(offer: Offer, replica: Replica, workload: Workload) -> Rollou
     )
 
 
+def _between_gb_per_s(offer: Offer) -> float:
+    """Return what a machine of a replica sends to the next, one way, 1e9 bytes/s."""
+    return min(offer.network_gb_per_s, TCP_GB_PER_S.get(offer.cloud, math.inf))
+
+
 def across_column(offer: Offer, nodes: int, batch: int, market: Market, workload: Workload) -> RolloutColumn:
     """Return the column of one replica on all GPUs of several machines of an offer, in one zone."""
     link = link_spec(LinkScope.ZONE, market.network)
+    network_gb_per_s = _between_gb_per_s(offer)
     replica = Replica(
         gpu=market.gpus[offer.gpu],
         efficiency=market.calibration.of(offer.gpu, workload.model),
         tp=nodes * offer.gpu_count,
         batch=batch,
         machines=nodes,
-        network_gb_per_s=min(offer.network_gb_per_s, link.gb_per_s) if link else offer.network_gb_per_s,
+        network_gb_per_s=min(network_gb_per_s, link.gb_per_s) if link else network_gb_per_s,
         latency_s=link.latency_ms / 1e3 if link else 0.0,
     )
     speed = _speed_of(replica, workload)

@@ -177,8 +177,8 @@ class Problem:
         return column.samples_per_s * available * (1.0 - self.workload.drop_share) * self.duty
 
     def reward_vcpus(self, column: RolloutColumn) -> float:
-        """Return cores of one unit left for rewards."""
-        return column.nodes * _reward_vcpus(self.offers[column.offer_id])
+        """Return cores of one unit left for rewards: of a replica over machines its head's, which alone scores."""
+        return _reward_vcpus(self.offers[column.offer_id])
 
     def new_machine_usd_per_hour(self, offer: Offer) -> float:
         """Return the start-up of one machine spread over the horizon."""

@@ -83,5 +83,6 @@ def _unable(name: str, gpu_count: int, market: Market, workload: Workload, spans
     needed, there = workload.model.weight_bytes, usable_bytes(gpu) * gpu_count * most
     if needed > there:
         whose = "its GPUs" if most == 1 else f"the GPUs of {most} machines"
-        return "memory", f"weights take {needed / GIB:.1f} GiB, {whose} hold {there / GIB:.1f} GiB in all"
+        reason = f"weights take {needed / GIB:.1f} GiB, {whose} hold {there / GIB:.1f} GiB in all"
+        return "memory", f"{reason}{spans.mend(gpu, gpu_count)}"
     return None

@@ -13,10 +13,12 @@ from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.market import Market
 from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
-from hexcloud.estimate.memory import largest_batch
+from hexcloud.estimate.memory import largest_batch, usable_bytes
 
 MAX_TP = 8
 """Inside a machine."""
+WIDEST = 8
+"""Machines of the largest replica that any engine runs over."""
 _ALONE = (1,)
 
 
@@ -33,6 +35,15 @@ class Spans:
             wanted = self._workload.spans
             self._of_gpu[gpu.name] = _ALONE if not wanted or self._is_held_by_one(gpu) else wanted
         return self._of_gpu[gpu.name]
+
+    def mend(self, gpu: GpuSpec, gpu_count: int) -> str:
+        """Return what lets machines of this GPU take part of which one does not hold the weights; may be empty."""
+        if max(self.of(gpu)) > 1:
+            return ""
+        if self._workload.spans:
+            return f"; machines with more {gpu.name} hold them"
+        is_held = self._workload.model.weight_bytes <= usable_bytes(gpu) * gpu_count * WIDEST
+        return f"; {WIDEST} machines do, where the engine runs over several (engine: sglang)" if is_held else ""
 
     def _is_held_by_one(self, gpu: GpuSpec) -> bool:
         degrees = {tp for count in self._counts[gpu.name] for tp in legal_tp(count, self._workload.model)}

@@ -232,8 +232,8 @@ class Table:
 
     @cached_property
     def cores(self) -> Floats:
-        """Cores left for rewards."""
-        return self._of_units(self.facts.cores)
+        """Cores left for rewards: of a replica over machines its head's, which alone scores."""
+        return self.facts.cores[self.offer]
 
     @cached_property
     def stock(self) -> Floats:

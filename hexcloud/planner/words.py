@@ -11,7 +11,7 @@ class Words(NamedTuple):
     """What a user can change so that it is in the way no more; empty where nothing can be done."""
 
 
-PHYSICS = frozenset({"memory", "bf16", "gpu_facts"})
+PHYSICS = frozenset({"memory", "disk", "bf16", "gpu_facts"})
 """Reasons of `screen` that no wish can change."""
 ANY_DOMAIN = "any one failure domain"
 
@@ -53,6 +53,10 @@ _WORDS = {
         "offers whose capacity looks as if it did not exist may not be used", "set try_unproven: true in the policy"
     ),
     "memory": Words("the model must fit the memory of a machine's GPUs", "take a smaller model, or allow larger GPUs"),
+    "disk": Words(
+        "what the run keeps must fit the largest disk that a cloud gives a machine",
+        "take a smaller model, or allow other clouds",
+    ),
     "bf16": Words("a GPU must know bf16", "allow newer GPUs"),
     "gpu_facts": Words("the facts of a GPU must be known", "add it to catalogs/gpus.yaml"),
 }

@@ -127,6 +127,11 @@ class RolloutAgent:
         """Hear the notice that the machine is about to be taken away."""
         self._end(Ending.INTERRUPTED)
 
+    def give_up(self, reason: str) -> None:
+        """Hear that the engine will never serve again."""
+        log.error("engine_dead", reason=reason)
+        self._end(Ending.ENGINE_DEAD)
+
     def hear(self, notice: Notice) -> None:
         """Pass the cloud's word on at once. Before the machine goes, finish what can be and give back the rest."""
         self._worker.notice = notice
@@ -145,8 +150,7 @@ class RolloutAgent:
         if error is None or self._ending.done():
             return
         if _is_engine_death(error):
-            log.error("engine_dead", reason=str(error))
-            self._end(Ending.ENGINE_DEAD)
+            self.give_up(str(error))
         else:
             self._ending.set_exception(error)
 

@@ -4,6 +4,8 @@ Deltas from the version that is loaded, or the whole file; from the region's sto
 copy, or the coordinator. What a delta leads to has the digest that the manifest names, or the whole file is taken.
 """
 
+import asyncio
+import shutil
 from pathlib import Path
 
 import structlog
@@ -81,7 +83,9 @@ class WeightWay:
                 if self._relay is not None:
                     self._relay.offer_delta(delta, self._folder.delta_path(delta))
                 path = await self._folder.fetch_delta(delta, source)
-                directory = await self._folder.apply(delta, path)
+                made, directory = directory, await self._folder.apply(delta, path)
+                if made is not None:  # a step on the way: a long chain would fill the disk
+                    await asyncio.to_thread(shutil.rmtree, made)
         except UnreachableError:
             raise
         except (EngineError, RefusedError) as error:

@@ -22,7 +22,7 @@ from hexcloud.runtime.tasks import CharacterTask, Task
 from hexcloud.runtime.trainer_model import config_of
 from hexcloud.runtime.weights import WeightsFile, write_weights
 
-_KEPT = 4
+KEPT = 4
 """The coordinator hands out the newest only; a download that began three versions ago may still finish."""
 DELTAS_KEPT = 8
 """A worker that is further behind takes the whole file."""
@@ -73,7 +73,7 @@ class Shelf:
         told = WeightsManifest(epoch=self._epoch, version=version, sha256=file.sha256, size=file.size)
         delta = self._delta(file.path, told)
         self._before = file.path, told
-        shutil.rmtree(self._path(version - _KEPT), ignore_errors=True)
+        shutil.rmtree(self._path(version - KEPT), ignore_errors=True)
         self._delta_path(version - DELTAS_KEPT).unlink(missing_ok=True)
         return Published(file, delta)
 

@@ -16,6 +16,7 @@ from hexcloud.domain.run import RunSpec
 from hexcloud.domain.target import parse_target
 from hexcloud.domain.training import Precision
 from hexcloud.domain.workload import Workload
+from hexcloud.wiring.disks import require_disks
 from hexcloud.wiring.layouts import layouts_of
 from hexcloud.wiring.market import believed_market, measured_factors
 from hexcloud.wiring.provider import largest_gang, rented_clouds, require_provider
@@ -107,6 +108,7 @@ def snapshot_input(spec: RunSpec) -> PlanInput:
     """Return what `hexcloud plan` plans: all that is believed now. Raises ConfigError, MarketError, StoreError."""
     workload = workload_of(spec)
     policy = policy_of(spec, workload)
+    require_disks(workload, policy.clouds)
     believed_market(policy.clouds)  # refuses a cloud that nobody knows
     # The whole market: a cloud that the policy leaves out is a rule, which may be what makes an ask impossible.
     return PlanInput(market=believed_market().market(time.time()), workload=workload, policy=policy)
@@ -170,6 +172,7 @@ def run_input(spec: RunSpec) -> PlanInput:
     workload = workload_of(spec)
     policy = policy_of(spec, workload)
     require_runnable(spec, policy)
+    require_disks(workload, policy.clouds)
     begun_s = time.time()
     trace = None if spec.trace is None else open_trace(spec.trace)
     market = played(believed_market(policy.clouds), trace, begun_s).market(begun_s)

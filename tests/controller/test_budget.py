@@ -30,7 +30,7 @@ def seen(controller_of: Callable[[Simulation], Controller], ports_of: Callable[[
 
 
 def ceiling_usd_per_hour(seen: Seen) -> float:
-    return sum(seen.prices.ceiling(node.offer_id) for node in seen.standing())
+    return sum(seen.prices.ceiling(node.offer_id, node.disk_gib) for node in seen.standing())
 
 
 @given(spent=st.floats(0, BUDGET_USD))
@@ -65,10 +65,10 @@ def test_a_machine_is_refused_when_all_of_them_left_alone_would_break_the_cap(se
     nodes = seen.standing()
     alone_h = (TIMING.spend_lease_s + TIMING.self_end_s + TIMING.teardown_s) / 3600
     start_h = seen.market.calibration.startup_s / 3600
-    new = seen.prices.ceiling(nodes[0].offer_id)
+    new = seen.prices.ceiling(nodes[0].offer_id, nodes[0].disk_gib)
     worst = spent + ceiling_usd_per_hour(seen) * alone_h + new * (start_h + alone_h)
     if worst > BUDGET_USD:
-        assert not Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+        assert not Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id, nodes[0].role)
 
 
 @given(spent=st.floats(0, BUDGET_USD))
@@ -79,7 +79,7 @@ def test_money_never_cuts_the_lease_before_the_run_was_told_to_checkpoint(seen: 
 
 
 def test_plenty_of_money_allows_a_machine(seen: Seen) -> None:
-    assert Purse(seen, TIMING, 0.0).can_launch(seen.standing(), seen.nodes[0].offer_id)
+    assert Purse(seen, TIMING, 0.0).can_launch(seen.standing(), seen.nodes[0].offer_id, seen.nodes[0].role)
 
 
 def slow_to_start(seen: Seen, startup_s: float) -> Seen:
@@ -92,14 +92,14 @@ def test_what_pools_have_taught_of_their_start_counts_under_the_cap(seen: Seen) 
     assert seen.accepted is not None
     slow, prior_s = slow_to_start(seen, 9000.0), seen.market.calibration.startup_s
     nodes, hourly = seen.standing(), ceiling_usd_per_hour(seen)
-    new = seen.prices.ceiling(nodes[0].offer_id)
+    new = seen.prices.ceiling(nodes[0].offer_id, nodes[0].disk_gib)
     spent = next(
         spent
         for spent in range(int(BUDGET_USD), 0, -1)
-        if Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+        if Purse(seen, TIMING, spent).can_launch(nodes, nodes[0].offer_id, nodes[0].role)
     )
     assert new * (9000.0 - prior_s) / 3600 > 1.0
-    assert not Purse(slow, TIMING, spent).can_launch(nodes, nodes[0].offer_id)
+    assert not Purse(slow, TIMING, spent).can_launch(nodes, nodes[0].offer_id, nodes[0].role)
     starting = [node.model_copy(update={"ready_at_s": None, "requested_at_s": seen.now_s}) for node in nodes]
     left_s = [Purse(one, TIMING, BUDGET_USD - hourly).lease_end_wall_s(starting) - seen.wall_s for one in (seen, slow)]
     assert left_s == [TIMING.spend_lease_s, 0.0], "an hour's money does not even pay for a start of two and a half"

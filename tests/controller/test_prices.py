@@ -27,6 +27,14 @@ def test_a_list_price_may_rise_by_the_headroom() -> None:
     )
 
 
+def test_a_larger_disk_is_under_the_ceiling_too() -> None:
+    prices = Prices(small_market(), {})
+    more = prices.ceiling(ON_DEMAND, 5000) - prices.ceiling(ON_DEMAND)
+    assert more == pytest.approx(disk_usd_per_hour(ON_DEMAND, 5000) - disk_usd_per_hour(ON_DEMAND)) and more > 0
+
+
 def test_a_disk_bills_where_the_rent_does_not_include_it() -> None:
     assert disk_usd_per_hour(SPOT) == pytest.approx(256 * 0.08 / 730)
+    assert disk_usd_per_hour(SPOT, 1000) == pytest.approx((1000 * 0.08 + 33) / 730), "a larger one is a fast one"
+    assert disk_usd_per_hour(OfferId("gcp/us-central1/a/any/spot"), 1000) == pytest.approx(1000 * 0.10 / 730)
     assert disk_usd_per_hour(OfferId("lambda/us-west-1/-/8xA100/on_demand")) == 0.0

@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from hexcloud.controller.gang import BROKEN_GANG, asked_for, broken, is_waiting, replicas
+from hexcloud.controller.gang import BROKEN_GANG, ask_of, asked_for, broken, is_up, is_waiting, replicas
+from hexcloud.controller.life import VANISHED
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.errors import CapacityError
-from hexcloud.domain.fleet import LIVE, Node, NodeStatus
+from hexcloud.domain.fleet import DEFAULT_DISK_GIB, LIVE, Node, NodeStatus
 from hexcloud.domain.plan import Placement, Role, Slot
 from hexcloud.domain.run import RunState
+from hexcloud.estimate.disk import disk_gib
 from hexcloud.simulator.cloud import Habits, Loss, LossKind
 from hexcloud.simulator.faults import Crash, Fault
 from hexcloud.simulator.simulation import Script, Simulation
@@ -45,6 +47,19 @@ def whole(sim: Simulation) -> list[tuple[Node, ...]]:
     return [one for one in replicas(ready) if len(one) == one[0].gang > 1]
 
 
+def struck_before_ready(sim: Simulation, controller: Controller) -> None:
+    """Let the provider take everything that the newest calls have brought and that is not ready."""
+    turns(sim, controller, 3)
+    for node in rollout(sim):
+        if node.status is NodeStatus.STARTING:
+            sim.cloud.machines[node.id].end(sim.clock.now_s(), "preempted")
+    turns(sim, controller, 3)
+
+
+def blocks(sim: Simulation) -> list[str]:
+    return [event.text for _, event in sim.store.events(sim.run.id) if event.kind == "pool_blocked"]
+
+
 @pytest.fixture
 def sim() -> Simulation:
     return simulation()
@@ -62,6 +77,17 @@ def test_a_replica_is_asked_for_in_one_call_and_makes_what_it_makes_whole(
     rates = [sim.cloud.rate_per_wall_s(sim.cloud.machines[node.id]) for pair in pairs for node in pair]
     (rate,) = {slot.rollout.samples_per_s for slot in slots(sim) if slot.rollout is not None}
     assert rates == pytest.approx([rate, 0.0, rate, 0.0])
+
+
+def test_each_machine_has_the_disk_that_its_role_fills_and_bills_it(controller_of: ControllerOf) -> None:
+    model = wide_workload().model.model_copy(update={"params": 40 * wide_workload().model.params})
+    sim = simulation()
+    large = sim.run.workload.model_copy(update={"model": model})
+    sim.store.save_run(sim.run.model_copy(update={"workload": large}))
+    controller_of(sim).reconcile_once()
+    nodes = sim.store.nodes(sim.run.id)
+    assert max(node.disk_gib for node in nodes) > DEFAULT_DISK_GIB
+    assert {(node.role, node.disk_gib) for node in nodes} == {(node.role, disk_gib(node.role, large)) for node in nodes}
 
 
 def test_each_machine_of_a_replica_is_billed(sim: Simulation, controller_of: ControllerOf) -> None:
@@ -147,6 +173,29 @@ def test_a_replica_that_is_refused_costs_nothing(controller_of: ControllerOf) ->
     assert len(refused) == 2 and {node.id for node in refused}.isdisjoint(sim.cloud.machines)
     turns(sim, controller, 60)
     assert len(whole(sim)) == 2
+
+
+def test_a_replica_that_vanishes_before_it_is_ready_is_one_failure_of_its_pool(
+    sim: Simulation, controller_of: ControllerOf
+) -> None:
+    controller = controller_of(sim)
+    struck_before_ready(sim, controller)
+    vanished = [node for node in rollout(sim) if node.cause.startswith(VANISHED)]
+    assert len(vanished) == 4 and len({ask_of(node) for node in vanished}) == 2
+    assert blocks(sim) == [], "two calls failed, not four"
+    struck_before_ready(sim, controller)
+    assert len(blocks(sim)) == 2, "the third call and the fourth"
+    assert all("do not come up" in block for block in blocks(sim))
+
+
+def test_a_pool_is_forgiven_when_a_whole_replica_is_up(sim: Simulation, controller_of: ControllerOf) -> None:
+    turns(sim, controller_of(sim), 60)
+    (head, member), (other, _) = whole(sim)
+    waits = member.model_copy(update={"status": NodeStatus.STARTING})
+    assert is_up(head, (head, member)) and is_up(head, (head, other))
+    assert not is_up(head, (head, waits))
+    gang = [head.model_copy(update={"role": Role.TRAINER, "head": None, "rank": rank}) for rank in (0, 1)]
+    assert ask_of(gang[0]) == ask_of(gang[1]) != ask_of(gang[0].model_copy(update={"gang": 1}))
 
 
 def test_no_machine_is_left_when_the_run_ends(sim: Simulation, controller_of: ControllerOf) -> None:

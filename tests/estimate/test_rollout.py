@@ -10,6 +10,7 @@ from hexcloud.domain.model import ModelSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.rollout import (
     ALL_REDUCE_LATENCY_S,
+    HAND_ON_GB_PER_S,
     Replica,
     decode_step_s,
     generation_p95_s,
@@ -138,4 +139,9 @@ def test_the_first_machine_hands_a_version_on_to_each_other_one(
 ) -> None:
     replica = Replica(h800, fast, 8, 16)
     assert spread_s(replica, workload) == 0.0
-    assert spread_s(_across(replica, 4, 1.25), workload) == pytest.approx(3 * workload.model.weight_bytes / 1.25e9)
+    copies = 3 * workload.model.weight_bytes
+    assert spread_s(_across(replica, 4, 0.1), workload) == pytest.approx(copies / 0.1e9)
+    for fast_gb_per_s in (1.25, 400.0):  # no network makes the head read, hash and send faster
+        assert spread_s(_across(replica, 4, fast_gb_per_s), workload) == pytest.approx(
+            copies / (HAND_ON_GB_PER_S * 1e9)
+        )

@@ -4,17 +4,23 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from hexcloud.adapters.engines.sglang_home import CPU_PLATFORM, SGLANG_PYTHON
 from hexcloud.domain.command import Emulation, NodeSpec
+from hexcloud.domain.generation import EngineKind
 from hexcloud.domain.messages import StepReport
 from hexcloud.domain.plan import Role
+from hexcloud.node.address import SKY_IPS
+from hexcloud.node.identity import HOST
 from hexcloud.node.trainer import begin_copies
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
@@ -91,6 +97,55 @@ def test_a_node_works_outlives_its_engine_and_says_its_last_words(
         node.kill()
         node.wait()
     assert not any(secret in (home / "log").read_text() for secret in SECRETS.values())
+
+
+HASTY = """
+import sys
+from hexcloud.runtime import replica_line
+replica_line.GONE_S, replica_line.SILENT_S, replica_line.BEAT_S, replica_line.AGAIN_S = 3.0, 2.0, 0.2, 0.2
+from hexcloud.node.rollout import main
+sys.exit(main())
+"""
+"""A rollout node that has no time: a machine of its replica that is away for 3 s is gone."""
+
+
+def begin_replica(nodes: Path, spec: NodeSpec) -> "list[subprocess.Popen[bytes]]":
+    """Start both machines of a replica. No weights come, so SGLang never serves: what asks for its version suffices."""
+    python = nodes / "sglang-python"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps({'version': '0.5.23', 'platforms': [CPU_PLATFORM]})}'\n")
+    python.chmod(0o755)
+    told = {SKY_IPS: "127.0.0.1\n127.0.0.1", HOST: "127.0.0.1", SGLANG_PYTHON: str(python)}
+    machines = []
+    for rank in (0, 1):
+        home = nodes / str(rank)
+        home.mkdir()
+        own = {"rank": rank, "slots": spec.slots if rank == 0 else 0}
+        (home / "node.json").write_text(spec.model_copy(update=own).model_dump_json())
+        with (home / "log").open("wb") as log:
+            argv = [sys.executable, "-c", HASTY]
+            machines.append(subprocess.Popen(argv, cwd=home, env=os.environ | SECRETS | told, stdout=log, stderr=log))
+    return machines
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "blow"), [(0, signal.SIGKILL), (1, signal.SIGKILL), (0, signal.SIGSTOP)])
+def test_a_machine_whose_replica_is_not_whole_any_more_ends_itself(
+    make_spec: Callable[[Role], NodeSpec], tmp_path: Path, victim: int, blow: signal.Signals
+) -> None:
+    """Nobody else does: there is no coordinator here, and the spend lease lasts for two minutes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    rented = {"engine": EngineKind.SGLANG, "emulation": None, "gang": 2, "head": "rollout-0", "replica_port": port}
+    machines = begin_replica(tmp_path, make_spec(Role.ROLLOUT).model_copy(update=rented))
+    try:
+        time.sleep(8.0)
+        assert [machine.poll() for machine in machines] == [None, None], "as long as both are there they stay"
+        machines[victim].send_signal(blow)
+        assert machines[1 - victim].wait(30.0) == 1, (tmp_path / str(1 - victim) / "log").read_text()
+    finally:
+        for machine in machines:
+            machine.kill()
+            machine.wait()
 
 
 @pytest.mark.slow

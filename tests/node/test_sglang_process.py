@@ -114,17 +114,16 @@ class Machines:
         for rank in "01":
             (nodes / rank).mkdir()
         port = _free_port()
-        self.head = SglangProcess(head, nodes / "0", lead=lambda: ReplicaHead((HERE, port), KEY, 1))
+        self.head = SglangProcess(head, nodes / "0", head=ReplicaHead((HERE, port), KEY, 1))
         self.member = SglangProcess(member, nodes / "1")
-        self._is_over = threading.Event()
-        line = ReplicaMember((HERE, port), KEY, 1, nodes)
-        work = (self.member.start_part, self.member.end_part, self._is_over.is_set)
-        self._thread = threading.Thread(target=line.follow, args=work, daemon=True)
+        self._line = ReplicaMember((HERE, port), KEY, 1, nodes)
+        work = (self.member.start_part, self.member.end_part)
+        self._thread = threading.Thread(target=self._line.follow, args=work, daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self.head.close()
-        self._is_over.set()
+        self._line.leave()
         self.member.close()
         self._thread.join(30.0)
         assert not self._thread.is_alive()

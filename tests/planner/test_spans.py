@@ -9,10 +9,11 @@ from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import TCP_GB_PER_S, build_columns
 from hexcloud.planner.forecast import arrivals_s
 from hexcloud.planner.listed import listed
 from hexcloud.planner.plan import make_plan
+from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.spans import Spans, is_legal_across, legal_tp
 from tests.planner.oracle import LARGE
@@ -66,6 +67,17 @@ def test_a_column_of_two_machines_has_all_their_gpus_and_one_rate(
     assert most[4] > 2 * most[2], "what the weights leave of each GPU grows"
 
 
+def test_only_the_head_of_a_replica_scores(
+    make_offer: MakeOffer, make_market: MakeMarket, large: Workload, policy: Policy
+) -> None:
+    """Members run their part of the engine and nothing else, so their cores are no help to rewards."""
+    market = make_market(make_offer("big1", stock=8, vcpus=12.0))
+    problem = Problem(build_columns(market.offers, market, large, policy)[0], market, large, policy, FleetState())
+    assert {column.nodes for column in problem.rollout} == {2, 4}
+    assert {problem.reward_vcpus(column) for column in problem.rollout} == {11.0}
+    assert set(problem.table.cores.tolist()) == {11.0}
+
+
 def test_equal_gpus_behind_slower_networks_are_other_columns(
     make_offer: MakeOffer, make_market: MakeMarket, large: Workload, policy: Policy
 ) -> None:
@@ -74,6 +86,19 @@ def test_equal_gpus_behind_slower_networks_are_other_columns(
     columns, _ = build_columns((fast, slow), make_market(fast, slow), large, policy)
     rates = {name: max(one.samples_per_s for one in columns.rollout_of(name)) for name in (fast.id, slow.id)}
     assert rates[slow.id] < 0.7 * rates[fast.id]
+
+
+def test_machines_that_are_rented_without_their_fast_fabric_have_a_slower_network(
+    make_offer: MakeOffer, make_market: MakeMarket, large: Workload, policy: Policy
+) -> None:
+    """A machine of AWS lists what EFA gives; nobody asks for EFA."""
+    networks = {"aws": 400.0, "elsewhere": 400.0, "slow": TCP_GB_PER_S["aws"]}
+    offers = [
+        make_offer("big1", stock=8, cloud=cloud, network_gb_per_s=gb_per_s) for cloud, gb_per_s in networks.items()
+    ]
+    columns, _ = build_columns(tuple(offers), make_market(*offers), large, policy)
+    rates = {one.cloud: max(column.samples_per_s for column in columns.rollout_of(one.id)) for one in offers}
+    assert rates["aws"] == rates["slow"] < rates["elsewhere"]
 
 
 def test_what_does_not_fit_the_most_machines_either_is_refused_with_what_they_hold(

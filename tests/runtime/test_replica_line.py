@@ -2,20 +2,20 @@
 
 import hashlib
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.replica import OrderKind, ReplicaAnswer, ReplicaFile, ReplicaOrder
-from hexcloud.runtime import replica_line
-from hexcloud.runtime.replica_line import PIECE, ReplicaHead, ReplicaMember
+from hexcloud.runtime import replica_line, replica_socket
+from hexcloud.runtime.replica_line import MOST_AT_THE_DOOR, PIECE, ReplicaHead, ReplicaMember
 
 KEY = b"0123456789abcdef"
 HERE = "127.0.0.1"
@@ -28,12 +28,16 @@ class Machine:
         self.started: list[ReplicaOrder] = []
         self.ends = 0
         self.trouble = ""
-        self._is_over = threading.Event()
-        member = ReplicaMember((HERE, port), KEY, rank, nodes)
-        self._thread = threading.Thread(
-            target=member.follow, args=(self.start, self.end, self._is_over.is_set), daemon=True
-        )
+        self.gone = ""
+        self._member = ReplicaMember((HERE, port), KEY, rank, nodes)
+        self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
+
+    def _follow(self) -> None:
+        try:
+            self._member.follow(self.start, self.end)
+        except EngineError as error:
+            self.gone = str(error)
 
     def start(self, order: ReplicaOrder) -> None:
         if self.trouble:
@@ -44,7 +48,7 @@ class Machine:
         self.ends += 1
 
     def leave(self) -> None:
-        self._is_over.set()
+        self._member.leave()
         self._thread.join(10.0)
         assert not self._thread.is_alive()
 
@@ -185,10 +189,110 @@ def test_a_member_whose_head_is_away_ends_its_part_and_calls_again(tmp_path: Pat
     again.close()
 
 
-def test_a_member_that_never_called_is_missed(head: ReplicaHead, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(replica_line, "JOIN_S", 0.1)
-    with pytest.raises(EngineError, match="never called"):
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make everybody as impatient as a test is."""
+    for name, seconds in {"GONE_S": 1.5, "SILENT_S": 0.5, "BEAT_S": 0.1, "AGAIN_S": 0.1}.items():
+        monkeypatch.setattr(replica_line, name, seconds)
+    monkeypatch.setattr(replica_socket, "HANDSHAKE_S", 1.0)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_member_that_never_called_is_missed(head: ReplicaHead, tmp_path: Path) -> None:
+    assert head.lost is None
+    with pytest.raises(EngineError, match=r"ranks \[1, 2\] of the replica have not called"):
         head.start(order(tmp_path))
+    assert head.lost == 1
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_member_that_went_is_gone_after_a_while_although_nothing_is_asked_of_it(
+    head: ReplicaHead, members: list[Machine], tmp_path: Path
+) -> None:
+    head.start(order(tmp_path))
+    members[1].leave()
+    until(lambda: head.lost == 2)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_idle_members_of_a_head_that_is_there_stay(head: ReplicaHead, members: list[Machine], tmp_path: Path) -> None:
+    time.sleep(3.0)
+    assert head.lost is None and [one.gone for one in members] == ["", ""]
+    head.start(order(tmp_path))
+    assert [one.ends for one in members] == [0, 0]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_member_whose_head_is_gone_gives_up(tmp_path: Path) -> None:
+    head = ReplicaHead((HERE, 0), KEY, 1)
+    member = Machine(head.port, 1, tmp_path)
+    head.start(order(tmp_path))
+    head.close()
+    until(lambda: "has said nothing" in member.gone)
+    assert member.ends >= 1, "and its part of the engine has ended"
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_member_whose_head_falls_silent_gives_up(tmp_path: Path) -> None:
+    """It is stopped, or its machine hangs: its line stays open, and nobody speaks there."""
+    with Listener((HERE, 0), authkey=KEY) as listener:
+        member = Machine(int(listener.address[1]), 1, tmp_path)
+        lines = [listener.accept()]
+        threading.Thread(target=lambda: lines.append(listener.accept()), daemon=True).start()
+        until(lambda: bool(member.gone))
+
+
+def test_a_silent_caller_keeps_nobody_out(head: ReplicaHead, tmp_path: Path) -> None:
+    silent = [socket.create_connection((HERE, head.port)) for _ in range(4)]
+    begun_s = time.monotonic()
+    members = [Machine(head.port, rank, tmp_path) for rank in (1, 2)]
+    head.start(order(tmp_path))
+    assert time.monotonic() - begun_s < 5.0
+    for one in silent:
+        one.close()
+    for member in members:
+        member.leave()
+
+
+def test_more_callers_than_there_is_room_for_are_turned_away_and_no_line_is_lost(
+    head: ReplicaHead, members: list[Machine], tmp_path: Path
+) -> None:
+    head.start(order(tmp_path))
+    crowd = [socket.create_connection((HERE, head.port)) for _ in range(MOST_AT_THE_DOOR + 4)]
+    until(lambda: sum(_is_turned_away(one) for one in crowd) >= 4)
+    head.start(order(tmp_path))
+    for one in crowd:
+        one.close()
+
+
+def _is_turned_away(caller: socket.socket) -> bool:
+    caller.settimeout(0.02)
+    try:
+        while said := caller.recv(4096):
+            if not said:
+                break
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_member_leaves_at_once_whatever_its_head_is_about(elsewhere: "Elsewhere", tmp_path: Path) -> None:
+    """The head has announced a file, and sends nothing of it."""
+    files = (ReplicaFile(name="model.safetensors", size=100),)
+    take = ReplicaOrder(kind=OrderKind.TAKE, folder=str(tmp_path / "0" / "weights"), files=files)
+    elsewhere.line.send_bytes(take.model_dump_json().encode())
+    assert ReplicaAnswer.model_validate_json(elsewhere.line.recv_bytes()).wants
+    begun_s = time.monotonic()
+    elsewhere.member.leave()
+    assert time.monotonic() - begun_s < 5.0
+
+
+def test_what_a_broken_line_has_left_goes_with_its_version(elsewhere: "Elsewhere", tmp_path: Path) -> None:
+    folders = [tmp_path / "0" / "weights" / f"0-{version}-abc" for version in range(3)]
+    assert "came other" in elsewhere.hands_on(folders[0], b"abc", b"wrong")
+    for folder in folders[1:]:
+        assert elsewhere.hands_on(folder, b"abc") == ""
+    assert [folder.exists() for folder in folders] == [False, True, True]
 
 
 def test_a_closed_head_gives_up_at_once(tmp_path: Path) -> None:

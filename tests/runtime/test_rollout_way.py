@@ -148,6 +148,8 @@ def test_a_worker_that_is_some_versions_behind_takes_a_chain_and_a_newcomer_the_
         sent = coordinator.sent_bytes[nodes[0].id]
         await nodes[0].way.bring(last, first)
         assert coordinator.sent_bytes[nodes[0].id] - sent < 0.3 * last.size
+        here = [path for path in nodes[0].folder.directory(last).parent.iterdir() if path.is_dir()]
+        assert set(here) == {nodes[0].folder.directory(one) for one in (first, last)}, "steps on the way are gone"
         assert hashlib.sha256(nodes[0].bytes_of(last)).hexdigest() == last.sha256
         await nodes[1].way.bring(last, None)
         assert nodes[1].bytes_of(last) == nodes[0].bytes_of(last)

@@ -72,6 +72,30 @@ def test_google_attaches_gpus_to_a_host(offer: Offer, nodes: tuple[Node, ...]) -
     assert resources(task)["instance_type"] == "n1-standard-8" and resources(task)["accelerators"] == {"T4": 2}
 
 
+def test_disks_are_as_large_as_what_is_kept_there(offer: Offer, nodes: tuple[Node, ...]) -> None:
+    plain = sky_task(Order(nodes[:1], offer, (command(),)), None, FOLDERS)
+    assert not {"disk_size", "disk_tier"} & set(resources(plain)), "SkyPilot's own is enough"
+    large = tuple(node.model_copy(update={"disk_gib": 4900}) for node in nodes[:1])
+    told = resources(sky_task(Order(large, offer, (command(),)), None, FOLDERS))
+    assert (told["disk_size"], told["disk_tier"]) == (4900, "high")
+    elsewhere = offer.model_copy(update={"cloud": "gcp", "instance_type": "a3-highgpu-8g", "gpu": "H100"})
+    told = resources(sky_task(Order(large, elsewhere, (command(),)), None, FOLDERS))
+    assert told["disk_size"] == 4900 and "disk_tier" not in told
+
+
+def test_a_replica_is_one_cluster_whose_machines_know_their_ranks(offer: Offer, nodes: tuple[Node, ...]) -> None:
+    members = tuple(
+        node.model_copy(update={"role": Role.ROLLOUT, "rank": rank, "gang": 2, "head": nodes[0].slot})
+        for rank, node in enumerate(nodes[:2])
+    )
+    secrets = ({"HEXCLOUD_NODE_TOKEN": "zero"}, {"HEXCLOUD_NODE_TOKEN": "one"})
+    task = sky_task(Order(members, offer, tuple(command(one) for one in secrets)), "us-east-1a", FOLDERS)
+    assert task["num_nodes"] == 2 and resources(task)["infra"] == "aws/us-east-1/us-east-1a"
+    assert task["secrets"] == {"HEXCLOUD_NODE_TOKEN_0": "zero", "HEXCLOUD_NODE_TOKEN_1": "one"}
+    assert "ports" not in resources(task), "they speak on their own network only"
+    assert str(task["run"]).endswith("-m hexcloud.node rollout\n")
+
+
 def test_only_a_trainer_s_head_opens_a_port(offer: Offer, nodes: tuple[Node, ...]) -> None:
     spec = NodeSpec(
         run_id=nodes[0].run_id,

@@ -16,6 +16,7 @@ VALUES: dict[str, JsonValue] = {
     "use_spot": True,
     "image_id": None,
     "disk_gib": None,
+    "disk_tier": None,
     "labels": {"hexcloud-run": "main-1"},
     "ports": [8477],
     "autodown_minutes": 10,
@@ -46,7 +47,7 @@ def test_a_task_is_filled_with_values_of_their_own_types(role: Role) -> None:
 def test_what_has_no_value_is_left_to_skypilot(role: Role) -> None:
     resources = entry(role, "resources")
     assert isinstance(resources, dict)
-    assert not {"image_id", "disk_size"} & set(resources)
+    assert not {"image_id", "disk_size", "disk_tier"} & set(resources)
 
 
 def test_only_the_trainer_opens_a_port() -> None:

@@ -1,6 +1,8 @@
 """Rents as a controller does, and says on standard output what happened, a JSON object a line.
 
-    python -m tests.e2e.cloud.rent FOLDER up|down RUN MACHINES ZONE
+    python -m tests.e2e.cloud.rent FOLDER up|down RUN MACHINES ZONE KIND
+
+KIND: `apart`, one rollout node or a trainer's gang; `replica`, rollout machines that make one replica.
 
 It may be killed at any moment: what a second one needs is on disk or outside.
 """
@@ -16,11 +18,13 @@ from hexcloud.adapters.provisioners.sky_api import SkyApi
 from hexcloud.adapters.provisioners.skypilot import SkyPilotProvisioner
 from hexcloud.domain.command import Command, NodeSpec
 from hexcloud.domain.errors import NotYetError, ProvisionError
-from hexcloud.domain.fleet import Node, NodeStatus, RunId, node_id
+from hexcloud.domain.fleet import DEFAULT_DISK_GIB, Node, NodeStatus, RunId, node_id
 from hexcloud.domain.offer import Offer, Tenure, offer_id
 from hexcloud.domain.plan import Role, SlotName
 
 SECRET = "a-token-that-nobody-may-read"
+LARGE_DISK_GIB = 300
+"""More than SkyPilot rents unasked."""
 TURN_S = 2.0
 PATIENCE_S = 800.0
 
@@ -44,9 +48,9 @@ def offer(zone: str) -> Offer:
     )
 
 
-def nodes(run: RunId, count: int, pool: Offer) -> tuple[Node, ...]:
-    """One machine is a rollout node, more are a trainer's gang."""
-    role = Role.TRAINER if count > 1 else Role.ROLLOUT
+def nodes(run: RunId, count: int, pool: Offer, kind: str) -> tuple[Node, ...]:
+    is_replica = kind == "replica"
+    role = Role.TRAINER if count > 1 and not is_replica else Role.ROLLOUT
     slots = [SlotName(f"{role.value}-{rank}") for rank in range(count)]
     return tuple(
         Node(
@@ -60,6 +64,8 @@ def nodes(run: RunId, count: int, pool: Offer) -> tuple[Node, ...]:
             requested_at_s=0.0,
             rank=rank,
             gang=count,
+            head=slots[0] if is_replica else None,
+            disk_gib=LARGE_DISK_GIB if is_replica else DEFAULT_DISK_GIB,
         )
         for rank, slot in enumerate(slots)
     )
@@ -84,6 +90,9 @@ def command(node: Node) -> Command:
         output="output",
         tokens_per_sample=100,
         spend_lease_s=900,
+        gang=node.gang,
+        rank=node.rank,
+        head=node.head,
     )
     return Command(
         image=None,
@@ -119,9 +128,9 @@ def turn(provisioner: SkyPilotProvisioner, what: str, gang: tuple[Node, ...], po
     return {"through": what}
 
 
-def main(folder: str, what: str, run: str, count: str, zone: str) -> None:
+def main(folder: str, what: str, run: str, count: str, zone: str, kind: str) -> None:
     pool, machines = offer(zone), AwsMachines()
-    gang = nodes(RunId(run), int(count), pool)
+    gang = nodes(RunId(run), int(count), pool, kind)
     provisioner = SkyPilotProvisioner(RunId(run), Path(folder), SkyApi(), {"aws": machines})
     came: dict[str, object] = {}
     until_s = time.monotonic() + PATIENCE_S

@@ -1,4 +1,4 @@
-"""Real SkyPilot rents through our provisioner: a node, a refusal, a gang whose launch outlives the one who asked."""
+"""Real SkyPilot rents through our provisioner: a node, a refusal, a replica whose launch outlives the one who asked."""
 
 import json
 import os
@@ -13,13 +13,13 @@ import pytest
 from hexcloud.adapters.provisioners.sky_config import DEAD_MAN
 from hexcloud.adapters.provisioners.sky_launch import PROGRAM_FAILED, SETUP_FAILED
 from tests.e2e.cloud.bed import Bed
-from tests.e2e.cloud.rent import SECRET
+from tests.e2e.cloud.rent import LARGE_DISK_GIB, SECRET
 
 pytestmark = [pytest.mark.cloud, pytest.mark.timeout(1800)]
 
 
-def argv(folder: Path, what: str, run: str, count: int = 1, zone: str = "use1-az6") -> list[str]:
-    return [sys.executable, "-m", "tests.e2e.cloud.rent", str(folder), what, run, str(count), zone]
+def argv(folder: Path, what: str, run: str, count: int = 1, kind: str = "apart") -> list[str]:
+    return [sys.executable, "-m", "tests.e2e.cloud.rent", str(folder), what, run, str(count), "use1-az6", kind]
 
 
 def rent(bed: Bed, *asked: Any, **more: Any) -> list[dict[str, Any]]:
@@ -65,20 +65,38 @@ def test_a_zone_without_room_is_refused_with_the_code_of_aws_and_costs_nothing(b
     assert refused["listed"] == [] and bed.running() == []
 
 
-def test_a_gang_whose_launch_outlives_who_asked_is_found_again_and_never_rented_twice(bed: Bed, tmp_path: Path) -> None:
-    asking = bed.start_program("asking", argv(tmp_path, "up", "three", 2))
+def test_a_replica_whose_launch_outlives_who_asked_is_found_again_and_never_rented_twice(
+    bed: Bed, tmp_path: Path
+) -> None:
+    """A trainer's gang is rented in the same way."""
+    asking = bed.start_program("asking", argv(tmp_path, "up", "three", 2, "replica"))
     until = time.monotonic() + 300.0
     while not bed.scenario.calls(launch="ok") and time.monotonic() < until:
         time.sleep(0.5)
     os.kill(bed.pid_of(asking), signal.SIGKILL)
     asking.wait(timeout=60.0)
 
-    said = rent(bed, tmp_path, "up", "three", 2)
-    assert said[-1]["listed"] == ["three.trainer-0.1", "three.trainer-1.1"], said[-1].get("said")
+    said = rent(bed, tmp_path, "up", "three", 2, "replica")
+    assert said[-1]["listed"] == ["three.rollout-0.1", "three.rollout-1.1"], said[-1].get("said")
     launched = bed.scenario.calls(launch="ok")
     assert [call["count"] for call in launched] == [2]
-    assert {tags(machine)["hexcloud-node"] for machine in bed.running()} == {"trainer-0_2e1", "trainer-1_2e1"}
+    machines = {tags(machine)["hexcloud-node"]: machine for machine in bed.running()}
+    assert set(machines) == {"rollout-0_2e1", "rollout-1_2e1"}
+    assert {machine["Placement"]["AvailabilityZone"] for machine in machines.values()} == {"us-east-1a"}
+    for rank, (_, machine) in enumerate(sorted(machines.items())):
+        own = "readlink /proc/$(pgrep -f 'bin/python -m hexcloud.node rollout' | head -n 1)/cwd"
+        folder = bed.ssh(machine["PrivateIpAddress"], own).stdout.strip()
+        assert folder.endswith(f"/hexcloud-node/{rank}"), "its program has the rank that its tag says"
+    assert {disk["Size"] for disk in disks(bed)} == {LARGE_DISK_GIB}
 
-    said = rent(bed, tmp_path, "down", "three", 2)
+    said = rent(bed, tmp_path, "down", "three", 2, "replica")
     assert said[-1] == {"through": "down", "listed": []}, said
     assert bed.running() == []
+
+
+def disks(bed: Bed) -> list[dict[str, Any]]:
+    """Return the disks of the machines that run."""
+    ids = [machine["InstanceId"] for machine in bed.running()]
+    with bed.inside():
+        found = bed.ec2("us-east-1").describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": ids}])
+    return list(found["Volumes"])
