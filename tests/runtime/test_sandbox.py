@@ -144,6 +144,27 @@ def test_an_answer_that_never_ends_is_cut(judge: Judge) -> None:
     assert judge(flood) == Verdict(0.0, "an answer of over 65536 bytes")
 
 
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("b'{\"reward\": 1' + b'0' * 400 + b'}'", "OverflowError: its verdict cannot be read"),
+        ("b'{\"reward\": 1' + b'0' * 9000 + b'}'", "an answer that is no JSON"),
+        ("b'[' * 50000", "an answer that is no JSON"),
+        ("b'{\"reward\": 1e999}'", "reward inf is no finite number: it must be a float"),
+        (r"b'{\"fault\": \"\\ud800: x\"}'", "?: x"),
+    ],
+)
+def test_a_response_that_writes_the_verdict_itself_cannot_raise_out_of_the_room(line: str, fault: str) -> None:
+    write = f"    try: os.write(fd, {line} + b'\\n')\n        except OSError: pass"
+    source = f"import os\ndef verify(response, answer):\n    for fd in range(3, 9):\n    {write}\n    return 1.0"
+    with Sandbox(source, BRIEF, Isolation.FULL) as sandbox:
+        assert sandbox.verify("", "") == Verdict(0.0, fault)
+
+
+def test_a_room_that_ends_as_if_there_were_none_is_a_fault_too(judge: Judge) -> None:
+    assert judge("import os\nos._exit(97)") == Verdict(0.0, "ended with code 97")
+
+
 def test_limits_alone_leave_the_network_and_still_end_everything() -> None:
     body = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\nreturn 1"
     lines = "\n".join(f"    {line}" for line in body.splitlines())
