@@ -38,13 +38,13 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "
 
 @dataclass(frozen=True)
 class Limits:
-    """What one verification may use. Of memory, CPU time and file size each process has so much."""
+    """What one verification may use. CPU time and file size are each process's."""
 
     wall_s: float = 10.0
     cpu_s: int | None = 10
     """None: not limited, for a process that verifies many responses; the wall time is."""
     memory_mib: int = 1024
-    """Address space."""
+    """Address space of each process, and what all together may hold."""
     file_mib: int = 16
     disk_mib: int = 64
     """All files together (isolation `full`)."""
@@ -86,6 +86,7 @@ class Sandbox:
             "root": self._root.name,
             "readable": _readable(),
             "limits": limits.of_process(),
+            "memory": limits.memory_mib * _MIB,
             "disk_mib": limits.disk_mib,
             "leash": leash,
             "environment": {**_ENVIRONMENT, "HOME": home},
