@@ -142,8 +142,8 @@ class EngineKeeper:
             raise
         finally:
             self._open -= 1
-        self._restarts = self._failures = 0
-        self._is_suspect = False
+        if any(generation.tokens for generation in generations):  # else they were aborted: that proves nothing
+            self._restarts, self._failures, self._is_suspect = 0, 0, False
         self._note_pace(generations, time.monotonic() - begun_s)
         return generations
 
