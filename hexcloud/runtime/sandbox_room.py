@@ -25,14 +25,14 @@ NO_ROOM = 97
 WORK = "/verifier"
 """The only folder there, beside /tmp, that can be written; both in memory."""
 _LOOK_MS, _AGAIN_S = 50, 0.005
-"""How often memory is looked at, and how soon again before too much is believed: a child that is just being started
-shares its parent's for a moment and counts twice."""
+"""How often memory is looked at, and how soon again before too much is believed."""
 _FIRST_UID, _UIDS = 60_000, 5_000
 """Nobody's ids. One per room, or the process limit would count those of all rooms together."""
 _NEW_MOUNTS, _NEW_UTS, _NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 _NEW_USER, _NEW_PROCESSES, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
 _NOSUID, _NODEV, _BIND, _RECURSIVE, _PRIVATE, _DETACH = 2, 4, 4096, 16384, 1 << 18, 2
 _SYS_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD = 442, 0x8000, -100
+_SYS_KCMP, _SAME_MEMORY = {"x86_64": 312, "aarch64": 272}, 1
 _READ_ONLY_NO_SUID = 0x1 | 0x2
 _SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SUBREAPER = 1, 38, 36
 
@@ -190,12 +190,21 @@ def _holds_more(proc: int, first: int, memory: int) -> bool:
     pids = _tree(proc, str(first))
     if sum(_resident(proc, pid) for pid in pids) <= memory:
         return False
-    # What forked children still share with their parent counts once only. That takes long to find out: they rest.
+    # What children share with their parent counts once only. That takes long to find out: they rest.
     _signal(pids, signal.SIGSTOP)
-    pids = _tree(proc, str(first))
+    pids = _with_own_memory(_tree(proc, str(first)))
     held = sum(_share(_read(proc, f"{pid}/smaps_rollup"), _resident(proc, pid)) for pid in pids)
-    _signal(pids, signal.SIGCONT)
+    _signal(_tree(proc, str(first)), signal.SIGCONT)
     return held > memory
+
+
+def _with_own_memory(pids: list[str]) -> list[str]:
+    """Leave out who has all its memory in common with another one, as a child has that is about to run a program."""
+    kcmp, owners = _SYS_KCMP.get(os.uname().machine), list[str]()
+    for pid in pids:
+        if kcmp is None or all(_libc.syscall(kcmp, int(pid), int(one), _SAME_MEMORY, 0, 0) != 0 for one in owners):
+            owners.append(pid)
+    return owners
 
 
 def _signal(pids: list[str], number: signal.Signals) -> None:
