@@ -231,7 +231,7 @@ class Engine(Protocol):
     """
 
     def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
-        """Return one generation per request, in order, when all have ended. One request's refusal refuses all."""
+        """Return one generation per request, in order, when all have ended. RequestRefusedError of one refuses all."""
         ...
 
     def update_weights_from_disk(self, path: str, version: int) -> None:

@@ -16,6 +16,7 @@ HexcloudError
   BudgetError             the money asked for cannot buy what was asked; nothing is rented
   MarketError             a source failed or lied: keep the last good prices with their age
   EngineError             an engine or the trainer did not answer in time: node lost, re-plan
+    RequestRefusedError   the engine is well and this request is not: ask for the others without it
   StoreError              the store is gone: hold, spend nothing new
 """
 
@@ -126,6 +127,10 @@ class MarketError(HexcloudError):
 
 class EngineError(HexcloudError):
     """An engine or trainer failed or did not answer in time."""
+
+
+class RequestRefusedError(EngineError):
+    """An engine will not serve a request, or one of several that were asked for together; others it may well serve."""
 
 
 class StoreError(HexcloudError):

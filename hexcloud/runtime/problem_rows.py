@@ -13,7 +13,8 @@ from hexcloud.runtime.problems import Problem, Rows
 def read_jsonl(path: Path, spec: TaskSpec) -> Rows:
     """Read one object per line. Raises ConfigError naming file, line and field."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        # At \n only: a text may hold what else ends a line for str.splitlines (U+2028, U+0085).
+        lines = path.read_bytes().decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"task: {path} cannot be read: {error}") from error
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]

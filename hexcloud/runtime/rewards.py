@@ -122,5 +122,9 @@ class _Rooms:
             return verdict
         except ConfigError as error:  # it could be started before
             return Verdict(0.0, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a response brings about costs its own reward only
+            if room is not None:
+                room.close()
+            return Verdict(0.0, f"{type(error).__name__}: {error}")
         finally:
             self._free.put(room if room is not None and room.is_alive else None)

@@ -149,8 +149,8 @@ class RolloutAgent:
         error = None if loop.cancelled() else loop.exception()
         if error is None or self._ending.done():
             return
-        if _is_engine_death(error):
-            self.give_up(str(error))
+        if (death := _engine_death(error)) is not None:
+            self.give_up(str(death))
         else:
             self._ending.set_exception(error)
 
@@ -253,8 +253,8 @@ class RolloutAgent:
         await self._wire.probe(lambda: probe_and_report(self._link, self._spec.node_id, address, self._cap))
 
 
-def _is_engine_death(error: BaseException) -> bool:
-    """Say whether an error is, or holds, the engine's end."""
+def _engine_death(error: BaseException) -> EngineDeadError | None:
+    """Return the engine's end, if that is what an error is or holds."""
     if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(EngineDeadError) is not None
-    return isinstance(error, EngineDeadError)
+        return next(filter(None, map(_engine_death, error.exceptions)), None)
+    return error if isinstance(error, EngineDeadError) else None

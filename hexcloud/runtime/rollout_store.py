@@ -20,11 +20,8 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import PlaceRequest, PlaceTrouble, WeightsManifest
 from hexcloud.runtime.apart import apart
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink, RefusedError
+from hexcloud.runtime.weight_pace import patience_s
 
-PATIENCE_S = 60.0
-SLOWEST_BYTES_PER_S = 25e6
-"""A file that is not in the store after PATIENCE_S and its bytes at this pace is not waited for any longer."""
-CHUNK = 256 << 10
 STALL_S = 10.0
 """A store that says nothing for so long has failed."""
 AGAIN_S = 0.1
@@ -65,7 +62,7 @@ class RegionStore:
             raise EngineError(f"the store of {self._region}: {reason}") from None
 
     async def blame(self, wanted: WeightsManifest | WeightsDelta, error: Exception) -> None:
-        """Tell the coordinator that a file was another one, if it was from the store that it came last."""
+        """Tell the coordinator what was wrong with a file, if it was from the store that it came last."""
         if self._gave == wanted.sha256:
             await self._tell(wanted, str(error))
 
@@ -79,7 +76,7 @@ class RegionStore:
     async def _place_of(self, wanted: WeightsManifest | WeightsDelta) -> str:
         """Wait until the coordinator has brought a file to the store. Raises EngineError when it does not."""
         request = PlaceRequest(node_id=self._node_id, region=self._region, sha256=wanted.sha256)
-        gives_up_at = time.monotonic() + PATIENCE_S + wanted.size / SLOWEST_BYTES_PER_S
+        gives_up_at = time.monotonic() + patience_s(wanted.size)
         try:
             while not (url := (await self._link.place(request)).url):
                 if time.monotonic() > gives_up_at:
@@ -94,15 +91,23 @@ class RegionStore:
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         async with (
             httpx.AsyncClient(timeout=STALL_S, trust_env=False) as client,
-            client.stream("GET", url, headers=headers) as response,
+            aclosing(await self._answer(client, client.build_request("GET", url, headers=headers))) as response,
         ):
             if not response.is_success:
                 raise StoreError(f"HTTP {response.status_code}")
             # As of the coordinator: a server that ignores the range starts over.
             skip = 0 if response.status_code == HTTPStatus.PARTIAL_CONTENT else offset
-            async for piece in response.aiter_raw(CHUNK):
+            async for piece in response.aiter_raw():  # as they come: chunks of one size would hide how slow it is
                 yield piece[skip:]
                 skip = max(0, skip - len(piece))
+
+    @staticmethod
+    async def _answer(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+        try:
+            async with asyncio.timeout(STALL_S):  # httpx would wait for each byte of the headers anew
+                return await client.send(request, stream=True)
+        except TimeoutError:
+            raise StoreError(f"it did not answer within {STALL_S:g} s") from None
 
     async def _opened(self, url: str, offset: int) -> AsyncGenerator[bytes, None]:
         try:

@@ -69,7 +69,7 @@ class WeightWay:
             sources.insert(0, relay_source(ways.relay.address, ways.relay_key, ways.relay.certificate))
         if ways.has_store and self._store is not None:
             sources.insert(0, self._store.source)
-        return in_turn(tuple(sources))
+        return in_turn(tuple(sources), self._folder.link_bytes_per_s, self._blame)
 
     async def _blame(self, wanted: WeightsManifest | WeightsDelta, error: Exception) -> None:
         if self._store is not None:

@@ -48,6 +48,11 @@ class WeightFolder:
         """As they were at last."""
         folder.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def link_bytes_per_s(self) -> float | None:
+        """Speed of an emulated link; None: a real one's, which nobody tells."""
+        return self._cap.bucket.bytes_per_s
+
     def directory(self, manifest: WeightsManifest) -> Path:
         """Return the directory of a version, there or not."""
         return self._folder / f"{manifest.epoch}-{manifest.version}-{manifest.sha256[:12]}"

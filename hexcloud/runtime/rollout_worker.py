@@ -143,7 +143,7 @@ class LeaseWorker:
     async def _generate(self, leases: tuple[Lease, ...]) -> None:
         """Generate a batch, part by part; what is finished leaves at once."""
         while leases:
-            generations: tuple[Generation, ...] = ()
+            generations: tuple[Generation | None, ...] = ()
             try:
                 generations = await self._keeper.generate(tuple(request(lease, self._task.eos_ids) for lease in leases))
             except EngineError as error:
@@ -151,7 +151,7 @@ class LeaseWorker:
                 self._failed.set()
             going = self._hand_over(leases, generations, await self._score(leases, generations))
             ended = tuple(lease for lease in leases if key(lease) not in {key(one) for one in going})
-            self._bench.end(ended, sum(len(generation.tokens) for generation in generations))
+            self._bench.end(ended, sum(len(made.tokens) for made in generations if made is not None))
             self._bench.begin(going)
             self._changed.set()
             leases = going
@@ -168,18 +168,19 @@ class LeaseWorker:
             await self._keeper.heal()
             self._changed.set()
 
-    async def _score(self, leases: tuple[Lease, ...], generations: tuple[Generation, ...]) -> dict[Key, float]:
+    async def _score(self, leases: tuple[Lease, ...], generations: tuple[Generation | None, ...]) -> dict[Key, float]:
         """Return the reward of each sample that is whole.
 
         On a thread: a verifier may take its time, and heartbeats may not.
         """
-        whole = [(lease, one) for lease, one in zip(leases, generations, strict=False) if is_whole(lease, one)]
+        made = [(lease, one) for lease, one in zip(leases, generations, strict=False) if one is not None]
+        whole = [(lease, one) for lease, one in made if is_whole(lease, one)]
         pairs = [(lease.prefix + one.tokens, lease.answer) for lease, one in whole]
         rewards = await asyncio.to_thread(self._scorer.score, pairs)
         return {key(lease): reward for (lease, _), reward in zip(whole, rewards, strict=True)}
 
     def _hand_over(
-        self, leases: tuple[Lease, ...], generations: tuple[Generation, ...], rewards: dict[Key, float]
+        self, leases: tuple[Lease, ...], generations: tuple[Generation | None, ...], rewards: dict[Key, float]
     ) -> tuple[Lease, ...]:
         """Put every lease's result into the outbox, but those that ended elsewhere; return what is to be continued."""
         samples: list[Sample] = []

@@ -28,6 +28,8 @@ _END_S = 5.0
 _MIB = 1 << 20
 _MOST_BYTES = 64 * 1024
 """Of one answer; a longer one is a fault."""
+_MOST_WORDS = 500
+"""Characters of a fault."""
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/null", "/dev/zero", "/dev/urandom")
 """What an interpreter needs beside its own folders."""
 _SIGNALS = {128 + 9: "killed (memory or CPU time)", 128 + 24: "CPU time", 128 + 25: "file size"}
@@ -36,13 +38,13 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "
 
 @dataclass(frozen=True)
 class Limits:
-    """What one verification may use. Of memory, CPU time and file size each process has so much."""
+    """What one verification may use. CPU time and file size are each process's."""
 
     wall_s: float = 10.0
     cpu_s: int | None = 10
     """None: not limited, for a process that verifies many responses; the wall time is."""
     memory_mib: int = 1024
-    """Address space."""
+    """Address space of each process, and what all together may hold."""
     file_mib: int = 16
     disk_mib: int = 64
     """All files together (isolation `full`)."""
@@ -84,6 +86,7 @@ class Sandbox:
             "root": self._root.name,
             "readable": _readable(),
             "limits": limits.of_process(),
+            "memory": limits.memory_mib * _MIB,
             "disk_mib": limits.disk_mib,
             "leash": leash,
             "environment": {**_ENVIRONMENT, "HOME": home},
@@ -116,12 +119,10 @@ class Sandbox:
         if isinstance(word, str):
             self.close()
             return Verdict(0.0, word)
-        if "fault" in word:
-            return Verdict(0.0, str(word["fault"]))
-        reward = word.get("reward")
-        if not isinstance(reward, int | float) or not math.isfinite(reward):
-            return Verdict(0.0, f"reward {reward!r} is no finite number: it must be a float")
-        return Verdict(float(reward))
+        try:
+            return _verdict(word)
+        except (OverflowError, RecursionError, ValueError) as error:  # a response may write the line in its place
+            return Verdict(0.0, f"{type(error).__name__}: its verdict cannot be read")
 
     def close(self) -> None:
         """End it and everything it started."""
@@ -158,7 +159,7 @@ class Sandbox:
             return f"an answer of over {_MOST_BYTES} bytes"
         except EOFError:
             return _ending(self._process)
-        except ValueError:
+        except (ValueError, RecursionError):
             return "an answer that is no JSON"
         return word if isinstance(word, dict) else "an answer that is no object"
 
@@ -217,6 +218,21 @@ class _Talk:
         return got
 
 
+def _verdict(word: dict[str, object]) -> Verdict:
+    """Read an answer. Raises OverflowError, RecursionError or ValueError for one that only JSON can hold."""
+    if "fault" in word:
+        return Verdict(0.0, _printable(str(word["fault"])) or "a fault without a word")
+    reward = word.get("reward")
+    if not isinstance(reward, int | float) or not math.isfinite(reward):
+        return Verdict(0.0, _printable(f"reward {reward!r} is no finite number: it must be a float"))
+    return Verdict(float(reward))
+
+
+def _printable(words: str) -> str:
+    """Return words that a log can hold."""
+    return words[:_MOST_WORDS].encode(errors="replace").decode()
+
+
 def _ending(process: "subprocess.Popen[bytes]") -> str:
     """Say how a process ended that answers no more."""
     try:
@@ -225,7 +241,7 @@ def _ending(process: "subprocess.Popen[bytes]") -> str:
         return "it closed its line"
     assert process.stderr is not None  # opened as a pipe
     if code == NO_ROOM:
-        return process.stderr.read().decode(errors="replace").strip()
+        return process.stderr.read().decode(errors="replace").strip() or f"ended with code {code}"
     return _SIGNALS.get(code, f"ended with code {code}")
 
 

@@ -2,8 +2,9 @@
 
 With `"isolation": "full"` it has a network of its own without any way out, its own processes, and a file system that
 holds the interpreter, read-only, and an empty folder in memory: no home, no /proc, nothing of ours. With `"limits"` it
-has the resource limits only. In both it ends, with everything it started, when it is done or when the leash is let go:
-the other end of the pipe `"leash"` is held by who started us, so a killed parent lets go too.
+has the limits only. In both all its processes together may hold `"memory"` bytes, and it ends, with everything it
+started, when it is done or when the leash is let go: the other end of the pipe `"leash"` is held by who started us, so
+a killed parent lets go too.
 
 Needs root, or unprivileged user namespaces. Exit codes: the verifier's own, 128 + N for signal N, NO_ROOM.
 """
@@ -15,6 +16,7 @@ import resource
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
 from typing import TypedDict
 
@@ -22,12 +24,15 @@ NO_ROOM = 97
 """Exit code: there is no room of this kind on this machine; the reason is on stderr."""
 WORK = "/verifier"
 """The only folder there, beside /tmp, that can be written; both in memory."""
+_LOOK_MS, _AGAIN_S = 50, 0.005
+"""How often memory is looked at, and how soon again before too much is believed."""
 _FIRST_UID, _UIDS = 60_000, 5_000
 """Nobody's ids. One per room, or the process limit would count those of all rooms together."""
 _NEW_MOUNTS, _NEW_UTS, _NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 _NEW_USER, _NEW_PROCESSES, _NEW_NET = 0x10000000, 0x20000000, 0x40000000
 _NOSUID, _NODEV, _BIND, _RECURSIVE, _PRIVATE, _DETACH = 2, 4, 4096, 16384, 1 << 18, 2
 _SYS_MOUNT_SETATTR, _AT_RECURSIVE, _AT_FDCWD = 442, 0x8000, -100
+_SYS_KCMP, _SAME_MEMORY = {"x86_64": 312, "aarch64": 272}, 1
 _READ_ONLY_NO_SUID = 0x1 | 0x2
 _SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SUBREAPER = 1, 38, 36
 
@@ -41,7 +46,9 @@ class Settings(TypedDict):
     readable: list[str]
     """Files and folders of the machine that are seen, outer ones first."""
     limits: dict[str, int]
-    """Names of `resource` -> soft and hard limit."""
+    """Names of `resource` -> soft and hard limit, of each process."""
+    memory: int
+    """Bytes, of all processes together."""
     disk_mib: int
     leash: int
     """Descriptor of the reading end."""
@@ -50,6 +57,7 @@ class Settings(TypedDict):
     """Source that the interpreter runs."""
 
 
+_PAGE = resource.getpagesize()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -58,6 +66,8 @@ def main() -> int:
     settings: Settings = json.loads(sys.argv[1])
     is_full = settings["isolation"] == "full"
     try:
+        _write("/proc/self/oom_score_adj", "1000")  # short of memory, the kernel ends this first
+        proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
         uid = _enter(settings) if is_full else _own_uid(settings["root"])
     except OSError as error:
         return _no_room(f"{error.strerror}: {error.filename}")
@@ -65,8 +75,9 @@ def main() -> int:
     child = os.fork()
     if child == 0:
         _die_with_parent()
+        os.close(proc)
         os._exit(_be_first(settings, uid) if is_full else _run(settings, uid))
-    _wait(child, settings["leash"])
+    _wait(child, settings["leash"], proc, settings["memory"])
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
     code = _code(os.waitpid(child, 0)[1])
@@ -161,13 +172,86 @@ def _run(settings: Settings, uid: int | None) -> int:
     os.execve(sys.executable, [sys.executable, "-I", "-c", settings["program"]], settings["environment"])
 
 
-def _wait(child: int, leash: int) -> None:
-    """Return when the child has ended or the leash was let go."""
+def _wait(child: int, leash: int, proc: int, memory: int) -> None:
+    """Return when the child has ended, the leash was let go, or it and all below it hold too much memory."""
     ended = os.pidfd_open(child)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(leash, select.POLLIN | select.POLLHUP)
-    poll.poll()
+    while not poll.poll(_LOOK_MS):
+        if _holds_more(proc, child, memory):
+            time.sleep(_AGAIN_S)
+            if _holds_more(proc, child, memory):
+                return
+
+
+def _holds_more(proc: int, first: int, memory: int) -> bool:
+    """Do a process and all below it hold more bytes? `proc` is the machine's /proc: the room may have none."""
+    pids = _tree(proc, str(first))
+    if sum(_resident(proc, pid) for pid in pids) <= memory:
+        return False
+    # What children share with their parent counts once only. That takes long to find out: they rest.
+    _signal(pids, signal.SIGSTOP)
+    pids = _with_own_memory(_tree(proc, str(first)))
+    held = sum(_share(_read(proc, f"{pid}/smaps_rollup"), _resident(proc, pid)) for pid in pids)
+    _signal(_tree(proc, str(first)), signal.SIGCONT)
+    return held > memory
+
+
+def _with_own_memory(pids: list[str]) -> list[str]:
+    """Leave out who has all its memory in common with another one, as a child has that is about to run a program."""
+    kcmp, owners = _SYS_KCMP.get(os.uname().machine), list[str]()
+    for pid in pids:
+        if kcmp is None or all(_libc.syscall(kcmp, int(pid), int(one), _SAME_MEMORY, 0, 0) != 0 for one in owners):
+            owners.append(pid)
+    return owners
+
+
+def _signal(pids: list[str], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), number)
+
+
+def _resident(proc: int, pid: str) -> int:
+    return int((_read(proc, f"{pid}/statm").split() or "00")[1]) * _PAGE
+
+
+def _share(rollup: str, otherwise: int) -> int:
+    """Return a process's bytes with its part of what it shares, where the kernel tells."""
+    lines = (line.split() for line in rollup.splitlines() if line.startswith("Pss:"))
+    return next((int(words[1]) * 1024 for words in lines), otherwise)
+
+
+def _tree(proc: int, first: str) -> list[str]:
+    """Return a process and all below it, as far as they live."""
+    pids = [first]
+    for pid in pids:
+        for thread in _names(proc, f"{pid}/task"):
+            pids += _read(proc, f"{pid}/task/{thread}/children").split()
+    return pids
+
+
+def _names(proc: int, path: str) -> list[str]:
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY, dir_fd=proc)
+    except OSError:  # it has ended
+        return []
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+    finally:
+        os.close(folder)
+
+
+def _read(proc: int, path: str) -> str:
+    """Return a file of /proc; nothing when its process has ended or may not be looked into."""
+    try:
+        with open(os.open(path, os.O_RDONLY, dir_fd=proc)) as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def _sweep() -> None:
@@ -177,9 +261,7 @@ def _sweep() -> None:
             left = file.read().split()
         if not left:
             return
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+        _signal(left, signal.SIGKILL)
         for _ in left:
             with suppress(ChildProcessError):
                 os.wait()

@@ -30,6 +30,7 @@ from hexcloud.domain.messages import WeightsManifest
 from hexcloud.domain.trust import COORDINATOR_NAME, is_loopback, trusted_by
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, Source
+from hexcloud.runtime.weight_pace import OnSlow, paced
 
 HELLO = b"HXRELAY1"
 NONCE = 16
@@ -74,11 +75,17 @@ def relay_source(address: str, token: str, certificate: str = "", stall_s: float
     return source
 
 
-def in_turn(sources: tuple[Source, ...]) -> Source:
-    """Return a source that goes on at the next one, from where it is, when one fails; the last error is raised."""
+def in_turn(
+    sources: tuple[Source, ...], link_bytes_per_s: float | None = None, on_slow: OnSlow | None = None
+) -> Source:
+    """Return a source that goes on at the next one, from where it is, when one fails or is too slow.
+
+    The last one may be as slow as it is, and its error is raised. The other parameters are those of paced().
+    """
+    each = (*(paced(one, link_bytes_per_s, on_slow) for one in sources[:-1]), sources[-1])
 
     async def source(wanted: WeightsManifest | WeightsDelta, offset: int) -> AsyncIterator[bytes]:
-        for last, one in ((one is sources[-1], one) for one in sources):
+        for last, one in ((one is each[-1], one) for one in each):
             try:
                 async for piece in one(wanted, offset):
                     offset += len(piece)

@@ -48,14 +48,14 @@ def test_a_killed_engine_is_replaced_and_a_closed_one_leaves_nothing(engine: Eng
     async def scene() -> None:
         keeper = EngineKeeper(engine.start, threads=2)
         await keeper.load(manifest, weights)
-        assert set((await keeper.generate(REQUESTS))[0].versions) == {5}
+        assert [one and one.versions[0] for one in await keeper.generate(REQUESTS)] == [5]
         (child,) = children()
         assert os.getpgid(child.pid) != os.getpgid(0)
         os.kill(child.pid, signal.SIGKILL)
         with pytest.raises(EngineError):
             await keeper.generate(REQUESTS)
         await keeper.heal()
-        assert set((await keeper.generate(REQUESTS))[0].versions) == {5}
+        assert [one and one.versions[0] for one in await keeper.generate(REQUESTS)] == [5]
         engine.close()
         assert children() == []
         keeper.close()

@@ -20,6 +20,15 @@ def test_each_line_is_a_problem_and_empty_lines_are_none(tmp_path: Path) -> None
     assert read(tmp_path / "p.jsonl", text) == [("1+1", "2"), ("2+2", "4")]
 
 
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\u0085"])
+def test_only_a_newline_ends_a_row(tmp_path: Path, inside: str) -> None:
+    path = tmp_path / "p.jsonl"
+    text = f'{{"prompt": "a{inside}b", "answer": "1"}}\r\n{{"prompt": "c", "answer": "2"}}\r\n'
+    path.write_bytes(text.encode())
+    rows = read_jsonl(path, SPEC)
+    assert {rows.problem(0, index).question for index in range(2)} == {f"a{inside}b", "c"}
+
+
 def test_fields_may_have_other_names_and_answers_other_kinds(tmp_path: Path) -> None:
     spec = TaskSpec(name="jsonl:x", prompt="question", answer="tests")
     assert read(tmp_path / "p.jsonl", '{"question": "q", "tests": ["a", 1]}', spec) == [("q", '["a", 1]')]

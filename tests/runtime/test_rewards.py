@@ -1,4 +1,5 @@
 import ast
+import tempfile
 import threading
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_a_users_verifier_starts_anew_for_every_response_and_its_faults_count_as
     responses = [(ids("1"), "1"), (ids("2"), "3"), (ids("0"), "0"), (ids("9"), "9"), (ids("4"), "4"), ((5,), "2")]
     assert scorer.score(responses) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     assert scorer.faults == {"ValueError": 1, "ended with code 3": 1}
+    scorer.close()
+
+
+def test_a_machine_without_room_for_a_verifier_costs_rewards_and_not_the_node(
+    verifier: TaskSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = Scorer(SORT_DIGITS, verifier)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert scorer.score([(ids("1"), "1"), (ids("1"), "1")]) in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0])
+    assert scorer.faults["FileNotFoundError"] >= 1
+    monkeypatch.undo()
+    assert scorer.score([(ids("1"), "1")]) == [1.0]
     scorer.close()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
@@ -24,6 +25,7 @@ from hexcloud.domain.messages import (
 )
 from hexcloud.domain.plan import Role
 from hexcloud.ports import Engine
+from hexcloud.runtime import rollout_worker
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import token_sha256
 from hexcloud.runtime.coordinator_app import serving
@@ -220,6 +222,29 @@ def test_an_engine_that_never_starts_ends_the_node_with_an_error(
         assert await ended(running) is Ending.ENGINE_DEAD
         assert Ending.ENGINE_DEAD.exit_code == 1
 
+    tell_rollout(story)
+
+
+def test_an_engine_that_is_well_and_makes_nothing_ends_the_node_and_says_why(
+    tell_rollout: Tell, publish: Publish, engines: Engines, make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(directory: Path, version: int) -> Engine:
+        engine = engines(0.0)(directory, version)
+
+        def failing(_requests: object) -> object:
+            raise EngineError("device-side assert")
+
+        monkeypatch.setattr(engine, "generate", failing)
+        return engine
+
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        with capture_logs() as logs:
+            assert await ended(asyncio.create_task(make_agent(link, start).run())) is Ending.ENGINE_DEAD
+        (reason,) = (line["reason"] for line in logs if line["event"] == "engine_dead")
+        assert reason.endswith("at last: device-side assert")
+
+    monkeypatch.setattr(rollout_worker, "RETRY_S", 0.01)
     tell_rollout(story)
 
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import hashlib
+import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from hexcloud.adapters.objects import Bucket
 from hexcloud.adapters.weight_store import FileSystem, read_place
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import Admit, WeightsManifest
-from hexcloud.runtime import coordinator_app, rollout_store
+from hexcloud.runtime import coordinator_app, rollout_store, weight_pace
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import token_sha256
 from hexcloud.runtime.coordinator_app import serving
@@ -188,8 +191,8 @@ def test_other_bytes_than_the_digest_says_are_never_taken_and_are_the_stores_fau
 def test_a_copy_that_never_gets_there_is_not_waited_for(
     tell: Tell, web_store: WebStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_store, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(rollout_store, "SLOWEST_BYTES_PER_S", 1e12)
+    monkeypatch.setattr(weight_pace, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(weight_pace, "SLOWEST_BYTES_PER_S", 1e12)
     monkeypatch.setattr(coordinator_app, "PLACE_WAIT_S", 0.05)
 
     async def story(coordinator: Coordinator, trainer: Trainer, nodes: list[Neighbour]) -> None:
@@ -201,6 +204,50 @@ def test_a_copy_that_never_gets_there_is_not_waited_for(
         web_store.is_open.set()
 
     tell(story, web_store, 1)
+
+
+def test_a_store_that_drips_is_named_and_not_waited_for(
+    tell: Tell, web_store: WebStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_pace, "WINDOW_S", 0.3)
+
+    async def story(coordinator: Coordinator, trainer: Trainer, nodes: list[Neighbour]) -> None:
+        version = trainer.publish()
+        web_store.drip_s = 0.02
+        await nodes[0].way.bring(version, None)
+        assert is_there(nodes[0], version)
+        assert "too slow" in coordinator.view().stores_trouble[FAR]
+        web_store.drip_s = 0.0
+
+    tell(story, web_store, 1)
+
+
+def test_a_store_whose_headers_drip_is_not_waited_for(
+    tell: Tell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout_store, "STALL_S", 0.5)
+
+    class Elsewhere(FileSystem):
+        def place(self, name: str, for_s: int) -> str:
+            return f"http://127.0.0.1:{server.getsockname()[1]}/{name}"
+
+    def drip() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+            for _ in range(200):
+                connection.sendall(b"0")
+                time.sleep(0.1)
+
+    async def story(coordinator: Coordinator, trainer: Trainer, nodes: list[Neighbour]) -> None:
+        version, begun_s = trainer.publish(), time.monotonic()
+        await nodes[0].way.bring(version, None)
+        assert is_there(nodes[0], version) and time.monotonic() - begun_s < 15.0
+        assert "did not answer within 0.5 s" in coordinator.view().stores_trouble[FAR]
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, daemon=True).start()
+        tell(story, Elsewhere((tmp_path / "store").as_uri()), 1)
 
 
 def test_a_store_that_opens_and_says_nothing_is_named_and_not_waited_for(

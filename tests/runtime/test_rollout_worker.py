@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.command import NodeSpec
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, RequestRefusedError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.messages import LeaseRequest, PartialCommit, Register
@@ -155,6 +155,35 @@ def test_a_generation_that_is_not_finite_is_given_back_and_the_others_are_delive
             await until(lambda: worker.heartbeat().leases == ())
         again = f"{spoilt[0].rpartition('.')[0]}.1"
         assert again in asked
+
+    tell_rollout(story)
+
+
+def test_one_request_that_the_engine_refuses_is_given_back_and_its_group_is_delivered(
+    tell_rollout: Tell, publish: Publish, engines: Engines, rollout_spec: NodeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        start, refused, asked = engines(0.0), list[str](), set[str]()
+
+        def start_refusing(directory: Path, version: int) -> Engine:
+            engine = start(directory, version)
+            generate = engine.generate
+
+            def refusing(requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
+                asked.update(one.rid for one in requests)
+                refused.extend(() if refused else (requests[0].rid,))
+                if refused[0] in (one.rid for one in requests):
+                    raise RequestRefusedError("too long")
+                return generate(requests)
+
+            monkeypatch.setattr(engine, "generate", refusing)
+            return engine
+
+        async with at_work(link, rollout_spec, start_refusing):
+            await until(lambda: bool(coordinator.batch_now().groups))
+        again = {rid for rid in asked if not rid.endswith(".0")}
+        assert again <= {f"{refused[0].rpartition('.')[0]}.1"}, "its sisters were made at the first attempt"
 
     tell_rollout(story)
 

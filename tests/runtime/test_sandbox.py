@@ -115,6 +115,40 @@ def test_a_memory_bomb_is_stopped(judge: Judge) -> None:
     assert judge("x = 'x' * (1 << 30)").fault.startswith("MemoryError")
 
 
+CHILDREN = """
+import os, time
+held = bytearray(b"x") * ({own} << 20)
+ready, word = os.pipe()
+for _ in range(4):
+    if os.fork() == 0:
+        mine = []
+        for _ in range({each} // 4):
+            mine.append(bytearray(b"x") * (4 << 20))
+            time.sleep(0.02)
+        os.write(word, b"x")
+        time.sleep(60)
+came = 0
+while came < 4: came += len(os.read(ready, 4))
+time.sleep(0.3)
+return 1
+"""
+
+
+def test_memory_is_counted_over_all_processes_together(judge: Judge) -> None:
+    assert judge(CHILDREN.format(own=0, each=30)) == Verdict(1.0), "120 MiB and five interpreters"
+    assert judge(CHILDREN.format(own=0, each=120)).fault == "killed (memory or CPU time)"
+
+
+def test_what_children_share_with_their_parent_counts_once(judge: Judge) -> None:
+    assert judge(CHILDREN.format(own=120, each=4)) == Verdict(1.0)
+
+
+def test_starting_programs_from_a_large_process_is_no_excess(judge: Judge) -> None:
+    body = "import subprocess\nheld = bytearray(b'x') * (150 << 20)\n"
+    body += "for _ in range(200): subprocess.run(['/bin/true'], check=True)\nreturn 1"
+    assert judge(body, Limits(wall_s=60.0, memory_mib=256)) == Verdict(1.0)
+
+
 def test_an_endless_loop_is_stopped_by_its_cpu_time(judge: Judge) -> None:
     assert judge("while True: pass").fault == "killed (memory or CPU time)"
 
@@ -142,6 +176,27 @@ def test_an_answer_that_never_ends_is_cut(judge: Judge) -> None:
     write = "    try:\n        while True: os.write(fd, b'x' * 65536)\n    except OSError: pass"
     flood = f"import os\nfor fd in range(3, 9):\n{write}"
     assert judge(flood) == Verdict(0.0, "an answer of over 65536 bytes")
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("b'{\"reward\": 1' + b'0' * 400 + b'}'", "OverflowError: its verdict cannot be read"),
+        ("b'{\"reward\": 1' + b'0' * 9000 + b'}'", "an answer that is no JSON"),
+        ("b'[' * 50000", "an answer that is no JSON"),
+        ("b'{\"reward\": 1e999}'", "reward inf is no finite number: it must be a float"),
+        (r"b'{\"fault\": \"\\ud800: x\"}'", "?: x"),
+    ],
+)
+def test_a_response_that_writes_the_verdict_itself_cannot_raise_out_of_the_room(line: str, fault: str) -> None:
+    write = f"    try: os.write(fd, {line} + b'\\n')\n        except OSError: pass"
+    source = f"import os\ndef verify(response, answer):\n    for fd in range(3, 9):\n    {write}\n    return 1.0"
+    with Sandbox(source, BRIEF, Isolation.FULL) as sandbox:
+        assert sandbox.verify("", "") == Verdict(0.0, fault)
+
+
+def test_a_room_that_ends_as_if_there_were_none_is_a_fault_too(judge: Judge) -> None:
+    assert judge("import os\nos._exit(97)") == Verdict(0.0, "ended with code 97")
 
 
 def test_limits_alone_leave_the_network_and_still_end_everything() -> None:

@@ -18,6 +18,7 @@ def settings(root: str, leash: int, program: str) -> Settings:
         root=root,
         readable=sorted({"/usr", "/lib", "/lib64", sys.prefix, sys.base_prefix}),
         limits={"RLIMIT_CORE": 0},
+        memory=1 << 30,
         disk_mib=1,
         leash=leash,
         environment={"ONE": "1"},

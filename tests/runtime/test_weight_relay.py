@@ -4,6 +4,7 @@ import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime import weight_pace
 from hexcloud.runtime.probe import LinkCap
 from hexcloud.runtime.rollout_weights import WEIGHTS_FILE, Source, WeightFolder
 from hexcloud.runtime.token_bucket import TokenBucket
-from hexcloud.runtime.weight_relay import HEAR_S, WeightRelay, in_turn, relay_source
+from hexcloud.runtime.weight_relay import HEAR_S, NONCE, WeightRelay, in_turn, relay_source
 
 CONTENT = random.Random(0).randbytes(2_000_000)
 MANIFEST = WeightsManifest(epoch=0, version=1, sha256=hashlib.sha256(CONTENT).hexdigest(), size=len(CONTENT))
@@ -183,6 +185,36 @@ def test_a_relay_that_hangs_is_left_in_time(tmp_path: Path) -> None:
         source = in_turn((relay_source(address, TOKEN, stall_s=0.3), coordinator))
         assert await taker.fetch(source) == CONTENT
         assert time.monotonic() - begun_s < HEAR_S + 10
+        server.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+def test_a_relay_that_drips_is_left_for_the_next_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_pace, "WINDOW_S", 0.3)
+
+    async def scene() -> None:
+        async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(bytes(NONCE))
+            await reader.readexactly(80)
+            writer.write(len(CONTENT).to_bytes(8))
+            with suppress(OSError):
+                for byte in CONTENT:
+                    writer.write(bytes([byte]))
+                    await writer.drain()
+                    await asyncio.sleep(0.02)
+            writer.close()
+            has_left.set()
+
+        async def coordinator(_wanted: object, offset: int) -> AsyncIterator[bytes]:
+            yield CONTENT[offset:]
+
+        has_left = asyncio.Event()
+        server = await asyncio.start_server(dripping, "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        taker = Node(tmp_path, None, 30.0)
+        assert await taker.fetch(in_turn((relay_source(address, TOKEN), coordinator))) == CONTENT
+        await has_left.wait()
         server.close()
 
     asyncio.run(asyncio.wait_for(scene(), 60))

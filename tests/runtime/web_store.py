@@ -2,6 +2,8 @@
 
 import re
 import threading
+import time
+from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,8 @@ class WebStore:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.status = 200
+        self.drip_s = 0.0
+        """Seconds after each byte of an answer; 0: none."""
         self.refuses_writing = self.refuses_signing = False
         self.is_open = threading.Event()
         """As long as it is not, writing hangs."""
@@ -72,7 +76,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if asked else 200)
         self.send_header("content-length", str(len(content) - offset))
         self.end_headers()
-        self.wfile.write(content[offset:])
+        if not self._store.drip_s:
+            self.wfile.write(content[offset:])
+            return
+        with suppress(OSError):  # nobody listens any more
+            for byte in content[offset:]:
+                self.wfile.write(bytes([byte]))
+                time.sleep(self._store.drip_s)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""

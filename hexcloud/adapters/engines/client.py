@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from hexcloud.adapters.engines.answers import generations_of, version_of
-from hexcloud.adapters.engines.line import EngineLine
+from hexcloud.adapters.engines.line import EngineLine, EngineRefusedError
 from hexcloud.adapters.engines.model_folder import ModelFacts
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import RequestRefusedError
 from hexcloud.domain.generation import EngineInfo, Generation, GenerationRequest, PauseMode
 
 _OK, _UNKNOWN = 200, 404
+_BAD_REQUEST = range(400, 500)
+"""Statuses that speak of the request. An error told as a success, or a 5xx, speaks of the engine."""
 
 
 class EngineClient:
@@ -37,7 +39,10 @@ class EngineClient:
         self.line.close()
 
     def generate(self, requests: tuple[GenerationRequest, ...]) -> tuple[Generation, ...]:
-        """Return one generation per request, in order, when all have ended. Raises EngineError."""
+        """Return one generation per request, in order, when all have ended.
+
+        Raises EngineError, of the kind RequestRefusedError when it is a request that is wrong.
+        """
         if not requests:
             return ()
         self._require_known_ids(requests)
@@ -47,14 +52,23 @@ class EngineClient:
             "rid": [request.rid for request in requests],
             "return_logprob": True,
         }
-        made = generations_of(requests, self.line.ask("POST", "/generate", body, self._generate_timeout_s))
+        try:
+            answers = self.line.ask("POST", "/generate", body, self._generate_timeout_s)
+        except EngineRefusedError as error:
+            if error.status in _BAD_REQUEST:
+                raise RequestRefusedError(str(error)) from error
+            raise
+        made = generations_of(requests, answers)
         with self._counting:
             self.made += len(made)
             self.mixed += sum(len(set(one.versions)) > 1 for one in made)
         return made
 
     def update_weights_from_disk(self, path: str, version: int, mode: PauseMode = PauseMode.RETRACT) -> None:
-        """Pause, flush the cache, load a folder, go on. Raises EngineError; the old weights then stay.
+        """Pause, flush the cache, load a folder, go on. Raises EngineError.
+
+        Weights of another model are refused before anything is paused. Whatever fails later leaves the engine paused,
+        for no refusal says how much of the old weights is left: it must be replaced.
 
         `mode` says what becomes of running requests: by `retract` they go on under the new weights, their cache
         computed anew; by `abort` they end with what they have; `in_place` keeps the cache that the old weights made.
@@ -63,10 +77,8 @@ class EngineClient:
         flush = mode is not PauseMode.IN_PLACE
         body = {"model_path": path, "weight_version": str(version), "flush_cache": flush}
         self.pause(mode)
-        try:
-            self.line.tell("/update_weights_from_disk", body)
-        finally:
-            self.resume()
+        self.line.tell("/update_weights_from_disk", body)
+        self.resume()
 
     def pause(self, mode: PauseMode) -> None:
         """Stop decoding."""
@@ -104,7 +116,7 @@ class EngineClient:
             least, most = min(request.input_ids), max(request.input_ids)
             if least < 0 or most >= self.model.vocab:
                 span = f"input_ids must be in [0, {self.model.vocab}), got {least} to {most}"
-                raise EngineError(f"request {request.rid!r} was not sent: {span}")
+                raise RequestRefusedError(f"request {request.rid!r} was not sent: {span}")
 
 
 def _sampling_params(request: GenerationRequest) -> dict[str, Any]:

@@ -4,8 +4,10 @@ An answer is believed when it is whole, small enough and no error: SGLang says s
 """
 
 import json
+import socket
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -14,6 +16,8 @@ from hexcloud.domain.errors import EngineError
 CONTROL_TIMEOUT_S = 120.0
 """Loading weights included; an engine that takes longer is as good as lost."""
 LOOK_TIMEOUT_S = 2.0
+"""For a look as a whole, however its answer comes."""
+_MOST_STATUS_BYTES = 1024
 MAX_ANSWER_BYTES = 1 << 30
 """A thousand samples of 32,768 tokens with logprobs, as JSON, and some."""
 _TOLD = 500
@@ -63,8 +67,8 @@ class EngineLine:
     def look(self, path: str) -> int | None:
         """Return the HTTP status of a GET, or None when nobody answers soon. Never raises."""
         try:
-            return self._http.get(path, timeout=LOOK_TIMEOUT_S).status_code
-        except (httpx.HTTPError, RuntimeError):  # RuntimeError: the line is closed
+            return None if self._http.is_closed else _status_of(self.url, path, LOOK_TIMEOUT_S)
+        except (OSError, ValueError):
             return None
 
     def _call(self, method: str, path: str, body: object, timeout_s: float) -> bytes:
@@ -87,6 +91,24 @@ class EngineLine:
                 if time.monotonic() > gives_up_at:
                     raise EngineError(f"{path} of the engine at {self.url} did not end within {timeout_s:.0f} s")
             return response.status_code, bytes(content)
+
+
+def _status_of(url: str, path: str, within_s: float) -> int:
+    """GET a path and return the status in time, however it comes: httpx would wait for each byte anew.
+
+    Raises OSError when there is none in time, and ValueError for one that is no number.
+    """
+    ends_at_s, address = time.monotonic() + within_s, urlsplit(url)
+    host, port, line = address.hostname or "", address.port or 80, b""
+    with socket.create_connection((host, port), within_s) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        while b"\r\n" not in line:
+            connection.settimeout(max(1e-3, ends_at_s - time.monotonic()))
+            piece = connection.recv(_MOST_STATUS_BYTES)
+            line += piece
+            if not piece or len(line) > _MOST_STATUS_BYTES or time.monotonic() > ends_at_s:
+                raise OSError(f"{path} of {url} has no status in time")
+    return int(line.partition(b" ")[2][:3])
 
 
 def _require_no_fault(path: str, answer: object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hexcloud.adapters.engines.client import EngineClient
 from hexcloud.adapters.engines.model_folder import ModelFacts
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, RequestRefusedError
 from tests.adapters.engines.contract import ask
 from tests.adapters.engines.odd_server import OddServer, odd_server
 
@@ -75,12 +75,24 @@ def test_an_engine_that_does_not_know_ready_is_ready_when_it_is_healthy(odd: Odd
     assert not client.is_ready()
 
 
-def test_a_refused_update_leaves_nothing_paused(odd: OddServer, client: EngineClient) -> None:
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_an_update_that_fails_leaves_the_engine_paused(odd: OddServer, client: EngineClient, status: int) -> None:
+    """It may have failed midway: what it would make then is of no version."""
     odd.answers |= {path: (200, {"status": "ok"}) for path in ("/pause_generation", "/continue_generation")}
-    odd.answers["/update_weights_from_disk"] = 200, {"success": False, "message": "no such folder"}
-    with pytest.raises(EngineError, match="no such folder"):
+    odd.answers["/update_weights_from_disk"] = status, {"success": False, "message": "failed midway"}
+    with pytest.raises(EngineError, match="failed midway"):
         client.update_weights_from_disk("weights", 3)
-    assert odd.paths == ["/pause_generation", "/update_weights_from_disk", "/continue_generation"]
+    assert odd.paths == ["/pause_generation", "/update_weights_from_disk"]
+
+
+@pytest.mark.parametrize(("status", "is_requests_fault"), [(400, True), (413, True), (200, False), (500, False)])
+def test_a_bad_request_is_told_apart_from_a_bad_engine(
+    odd: OddServer, client: EngineClient, status: int, is_requests_fault: bool
+) -> None:
+    odd.answers["/generate"] = status, {"error": {"message": "too long"}}
+    with pytest.raises(EngineError, match="too long") as refused:
+        client.generate((ask("r"),))
+    assert isinstance(refused.value, RequestRefusedError) == is_requests_fault
 
 
 def test_an_engine_that_hangs_is_given_up_within_its_deadline(odd: OddServer) -> None:

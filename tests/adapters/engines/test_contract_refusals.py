@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from hexcloud.adapters.engines.client import EngineClient
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, RequestRefusedError
 from hexcloud.domain.generation import FinishKind
 from tests.adapters.engines.contract import LONG, Answer, Subject, ask
 
@@ -26,18 +26,18 @@ def _lives_on(subject: Subject) -> object:
 @pytest.mark.parametrize("prompt", [(1, 21), (1, -1), (10**12,)])
 def test_ids_outside_the_vocabulary_are_never_sent(subject: Subject, prompt: tuple[int, ...]) -> None:
     """SGLang itself would die of them (0.5.23)."""
-    with pytest.raises(EngineError, match="was not sent"):
+    with pytest.raises(RequestRefusedError, match="was not sent"):
         subject.client.generate((ask("good"), ask("bad", prompt)))
 
 
 def test_what_exceeds_the_context_is_refused(subject: Subject) -> None:
     for request in (ask("long", max_new_tokens=62), ask("wide", (1,) * 70)):
-        with pytest.raises(EngineError, match="context"):
+        with pytest.raises(RequestRefusedError, match="context"):
             subject.client.generate((ask("good"), request))
 
 
 def test_a_body_of_a_megabyte_is_refused(subject: Subject) -> None:
-    with pytest.raises(EngineError, match="HTTP 400"):
+    with pytest.raises(RequestRefusedError, match="HTTP 400"):
         subject.client.generate((ask("huge", (1,) * 400_000),))
 
 

@@ -1,6 +1,7 @@
 """How every engine takes other weights: at rest, with requests in flight, and when they are the wrong ones."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from hexcloud.adapters.engines.client import EngineClient
+from hexcloud.adapters.engines.model_folder import ModelFacts
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.generation import FinishKind, Generation, PauseMode
 from tests.adapters.engines.contract import LONG, Answer, Subject, ask
@@ -118,6 +121,21 @@ def test_a_folder_that_vanishes_on_the_way_changes_nothing_either(subject: Subje
     with pytest.raises(EngineError, match="HTTP 400"):
         subject.client.line.tell("/update_weights_from_disk", {"model_path": str(tmp_path / "gone")})
     (made,) = subject.client.generate((ask("w"),))
+    assert set(made.versions) == {1}
+    subject.assert_true((1, 5, 6), made)
+
+
+def test_a_load_that_failed_leaves_it_paused(subject: Subject, tmp_path: Path, flying: Answer) -> None:
+    """Past the client's own check, as a disk that fails midway would be: nothing is made until somebody decides."""
+    unaware = EngineClient(subject.client.url, ModelFacts(subject.client.model.vocab))
+    with pytest.raises(EngineError, match="HTTP 400"):
+        unaware.update_weights_from_disk(str(tmp_path / "gone"), 9)
+    unaware.close()
+    subject.slow_down(0)
+    time.sleep(1.0)  # at full speed all its tokens would take less
+    assert subject.client.is_healthy() and not subject.client.is_ready() and not flying.done()
+    subject.client.resume()  # only this folder is known to have changed nothing
+    (made,) = flying.result(timeout=30)
     assert set(made.versions) == {1}
     subject.assert_true((1, 5, 6), made)
 

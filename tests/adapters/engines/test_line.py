@@ -1,5 +1,8 @@
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -66,3 +69,24 @@ def test_a_look_never_raises(line: EngineLine, odd: OddServer) -> None:
     assert (line.look("/ready"), line.look("/nowhere")) == (503, 404)
     line.close()
     assert line.look("/ready") is None
+
+
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200", b"nonsense\r\n", b"HTTP/1.1 2OO\r\n"])
+def test_a_look_at_what_drips_or_speaks_otherwise_ends_in_time(begins: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """httpx would wait for each byte anew."""
+    monkeypatch.setattr(line_module, "LOOK_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_drip, args=(server, begins), daemon=True).start()
+        dripping, begun_s = EngineLine(f"http://127.0.0.1:{server.getsockname()[1]}"), time.monotonic()
+        assert dripping.look("/health") is None
+        assert time.monotonic() - begun_s < 5.0
+        dripping.close()
+
+
+def _drip(server: socket.socket, begins: bytes) -> None:
+    connection, _ = server.accept()
+    with connection, suppress(OSError):
+        connection.sendall(begins)
+        for _ in range(200):
+            connection.sendall(b"0")
+            time.sleep(0.1)
