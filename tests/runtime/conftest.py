@@ -83,7 +83,8 @@ def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
 
     def make() -> Coordinator:
         spec = rollout_spec.model_copy(update={"node_id": HEAD, "slot": SlotName("trainer"), "role": Role.TRAINER})
-        access = AccessList("controller", {HEAD: token_sha256("head"), NODE: token_sha256(TOKEN)})
+        access = AccessList("controller", {HEAD: token_sha256("head")})
+        access.admit(NODE, token_sha256(TOKEN))
         return Coordinator(spec, TASKS[spec.task.name], access)
 
     return make
@@ -141,4 +142,5 @@ def word_folder(tmp_path: Path) -> Path:
     )
     settings = {"bos_token": "<s>", "eos_token": {"content": "<e>"}, "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps({"vocab_size": 64}))  # rows that no word has, as real models do
     return folder

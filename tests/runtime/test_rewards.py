@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.sample import MAX_REWARD
 from hexcloud.domain.task import TaskSpec
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.rewards import Scorer, reward, reward_of
@@ -63,6 +64,15 @@ def test_a_users_verifier_starts_anew_for_every_response_and_its_faults_count_as
     responses = [(ids("1"), "1"), (ids("2"), "3"), (ids("0"), "0"), (ids("9"), "9"), (ids("4"), "4"), ((5,), "2")]
     assert scorer.score(responses) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
     assert scorer.faults == {"ValueError": 1, "ended with code 3": 1}
+    scorer.close()
+
+
+def test_an_absurd_reward_is_the_verifiers_fault_and_not_the_machines(tmp_path: Path) -> None:
+    file = tmp_path / "verify.py"
+    file.write_text("def verify(response, answer): return {'1': 1e200, '2': -2e6, '3': 1e6}[response]")
+    scorer = Scorer(SORT_DIGITS, TaskSpec(reward=f"python:{file}"))
+    assert scorer.score([(ids(text), "") for text in "123"]) == [0.0, 0.0, MAX_REWARD]
+    assert sum(scorer.faults.values()) == 2
     scorer.close()
 
 
