@@ -31,7 +31,7 @@ class Terms(Frozen):
     """What every lease of a run has in common. Times are real seconds."""
 
     law: StalenessLaw
-    vocabulary: int = Field(gt=0)
+    vocabulary: int = Field(gt=0, le=2**31)
     """Ids of tokens are below."""
     max_new_tokens: int = Field(gt=0)
     temperature: float = Field(default=1.0, gt=0)

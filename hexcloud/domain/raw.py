@@ -25,6 +25,7 @@ RAW = "application/octet-stream"
 _LENGTH = struct.Struct("<I")
 _ARRAYS, _WORD = 3, 4
 """Arrays of a sample, bytes of a number."""
+_SIGN = 2**31
 _NUMBERS = ("tokens", "logprobs", "versions")
 
 
@@ -37,7 +38,7 @@ _SOUND_TOPS = bytes([*range(_top(0.0), _top(MOST_LOGPROB)), *range(_top(-0.0), _
 """How logprobs begin that are between those two: neither infinities nor what is no number does."""
 
 
-Code = Literal["i", "I", "f"]
+Code = Literal["i", "f"]
 
 
 class _SampleHead(Frozen):
@@ -109,8 +110,17 @@ class SealedSample(Sample):
 
     def has_ids_below(self, vocabulary: int) -> bool:
         """As of Response."""
-        # As unsigned numbers, negative ones are larger than any vocabulary.
-        return bool(max(_array("I", self._numbers[: self._length * _WORD])) < vocabulary)
+        # All at once, as one long number, in a third of the time: what is added lifts ids that are too large to 2^31,
+        # where the sign is, and nothing is carried on from an id that had no sign.
+        ids, lift, sign = (
+            int.from_bytes(packed, "little")
+            for packed in (
+                self._numbers[: self._length * _WORD],
+                _LENGTH.pack(_SIGN - vocabulary) * self._length,
+                _LENGTH.pack(_SIGN) * self._length,
+            )
+        )
+        return not (ids | (ids + lift)) & sign
 
     @property
     def has_sound_logprobs(self) -> bool:

@@ -98,7 +98,7 @@ ANY_LOGPROB = st.one_of(
 @given(data=st.data())
 def test_sealed_numbers_are_believed_exactly_when_open_ones_are(data: st.DataObject) -> None:
     length = data.draw(st.integers(1, 6))
-    ids = st.one_of(st.integers(0, VOCABULARY), NUMBER)
+    ids = st.one_of(st.integers(0, VOCABULARY), st.sampled_from([-1, VOCABULARY - 1, 2**31 - 1, -(2**31)]), NUMBER)
 
     def drawn(kind: st.SearchStrategy[Number]) -> tuple[Number, ...]:
         return tuple(data.draw(st.lists(kind, min_size=length, max_size=length)))
