@@ -72,8 +72,8 @@ def group_advantages(rewards: Sequence[float]) -> list[float]:
 
     Finite for all finite rewards: they are taken in units of the largest where that is over 1.
     """
-    unit = max(1.0, *map(abs, rewards))
-    scaled = [one / unit for one in rewards]
+    unit = max(1.0, max(rewards), -min(rewards))
+    scaled = rewards if unit == 1.0 else [one / unit for one in rewards]
     mean = sum(scaled) / len(scaled)
     spread = sqrt(sum((one - mean) ** 2 for one in scaled) / max(1, len(scaled) - 1))
     return [0.0 if spread < _LEAST_STD / unit else (one - mean) / (spread + _STD_FLOOR / unit) for one in scaled]
@@ -89,11 +89,11 @@ def policy_loss(logprobs: torch.Tensor, entropy: torch.Tensor, tokens: Tokens, s
     ratio = torch.exp((logprobs - anchor).clamp(max=_MOST_LOG_RATIO))
     free = ratio * tokens.advantages
     clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip) * tokens.advantages
-    losses = -weight * torch.minimum(free, clipped)
+    gains = weight * torch.minimum(free, clipped)
     kl = _kl(logprobs, tokens.reference)
-    value = (losses + settings.kl_weight * kl).sum()
+    value = (settings.kl_weight * kl - gains).sum()
     with torch.no_grad():
-        rows = (losses, clipped < free, tokens.behave - anchor, weight, dropped, kl, entropy, tokens.age)
+        rows = (gains, clipped < free, tokens.behave - anchor, weight, dropped, kl, entropy, tokens.age)
         tallies = torch.stack(rows).sum(1, dtype=torch.float64)
         tallies[0] = value.double()
     return Loss(value, tallies)
