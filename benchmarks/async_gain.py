@@ -165,7 +165,7 @@ def admit(line: HttpCoordinator, specs: list[NodeSpec]) -> None:
     for spec in specs:
         while True:
             try:
-                line.admit(spec.node_id, token_sha256(str(spec.node_id)))
+                line.admit(spec.node_id, token_sha256(str(spec.node_id)), spec.role)
                 break
             except EngineError:
                 if time.monotonic() > ends_at_s:

@@ -46,7 +46,7 @@ from hexcloud.runtime.coordinator_app import KEEP_ALIVE_S, serving
 from hexcloud.runtime.trainer_link import TrainerLink
 
 RATE_BAR = 0.25
-TOKENS, PROMPT = 4096, 200
+TOKENS, PROMPT, VOCABULARY = 4096, 200, 50_000
 TWICE = 50
 """One delivery in so many is repeated."""
 GROUP, ETA = 8, 7
@@ -67,9 +67,10 @@ class LongPrompts:
     """A task of long responses."""
 
     max_new_tokens = TOKENS
+    vocabulary_size = VOCABULARY
 
     def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
-        return tuple((seed + 31 * index + 7 * place) % 50_000 for place in range(PROMPT)), "an answer"
+        return tuple((seed + 31 * index + 7 * place) % VOCABULARY for place in range(PROMPT)), "an answer"
 
 
 def spec(settings: Settings, run_dir: Path) -> NodeSpec:
@@ -94,8 +95,9 @@ def head(settings: Settings, run_dir: Path, pipe: Connection) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
     async def life() -> None:
-        known = {worker_id(index): token_sha256(str(worker_id(index))) for index in range(settings.workers)}
-        access = AccessList("controller", known | {HEAD: token_sha256(HEAD)})
+        access = AccessList("controller", {HEAD: token_sha256(HEAD)})
+        for node_id in map(worker_id, range(settings.workers)):
+            access.admit(node_id, token_sha256(str(node_id)))
         coordinator = Coordinator(spec(settings, run_dir), LongPrompts(), access)
         app = FastAPI(openapi_url=None)
         app.add_route("/leases", echo, methods=["POST"])
@@ -269,7 +271,7 @@ class Found:
 async def fleet(settings: Settings, url: str, echo_url: str, pipe: Connection) -> Found:
     """Let the workers live through all turns."""
     rng = random.Random(0)
-    tokens = tuple(rng.randrange(50_000) for _ in range(TOKENS))
+    tokens = tuple(rng.randrange(VOCABULARY) for _ in range(TOKENS))
     numbers = tokens, tuple(array("f", [-rng.random() for _ in range(TOKENS)]))
     workers = [Worker(index, numbers) for index in range(settings.workers)]
     for worker in workers:

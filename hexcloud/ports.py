@@ -11,7 +11,7 @@ from hexcloud.domain.ledger import LedgerEntry
 from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.messages import RunView
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import ExecutionPlan, Placement
+from hexcloud.domain.plan import ExecutionPlan, Placement, Role
 from hexcloud.domain.policy import ReplanSchedule
 from hexcloud.domain.prices import Held, PastPart, PriceBook, PriceChange, Refresh, Voucher
 from hexcloud.domain.row import Belief, Part
@@ -211,8 +211,8 @@ class Coordinator(Protocol):
         """Extend the spend lease of the whole fleet, wall seconds since the epoch; say what is planned of the gang."""
         ...
 
-    def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:
-        """Let a node register with this token; revoke others."""
+    def admit(self, node_id: NodeId, token_sha256: str, role: Role, revoke: tuple[NodeId, ...] = ()) -> None:
+        """Let a node register with this token, as this; revoke others."""
         ...
 
     def drain(self, node_id: NodeId) -> None:

@@ -12,6 +12,7 @@ from hexcloud.domain.errors import EngineError, StoreError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import POINTER_FILE, Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
+from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import parse_pointer
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 from hexcloud.domain.world import GangPlan
@@ -89,9 +90,11 @@ class HttpCoordinator:
         """Extend the spend lease of the whole fleet, wall seconds since the epoch; say what is planned of the gang."""
         self._call("POST", "/control/renew", Renewal(run_until_s=run_until_s, gang=gang))
 
-    def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:
-        """Let a node register with the token of this hash (hex); revoke others."""
-        self._call("POST", "/control/admit", Admit(node_id=node_id, token_sha256=token_sha256, revoke=revoke))
+    def admit(self, node_id: NodeId, token_sha256: str, role: Role, revoke: tuple[NodeId, ...] = ()) -> None:
+        """Let a node register with the token of this hash (hex), as this; revoke others."""
+        self._call(
+            "POST", "/control/admit", Admit(node_id=node_id, token_sha256=token_sha256, role=role, revoke=revoke)
+        )
 
     def drain(self, node_id: NodeId) -> None:
         """Tell a node to finish what it holds and to exit."""

@@ -1,11 +1,11 @@
 """Admission: who may generate what and what is trained next. A state machine without clock, network or randomness.
 
 Laws, property-tested in tests/admission: outstanding samples never exceed (eta + 1) * B; no group over eta is trained
-and none twice; every lease ends once; and the run never stops for ever: a worker that has loaded the newest version can
-always be granted whatever waits, because the version it needs, due step - eta, is at most the current one.
+and none twice; every lease ends once; nothing that contradicts its lease or the model is trained or given to another
+worker; and the run never stops for ever: a worker that has loaded the newest version can always be granted whatever
+waits, because the version it needs, due step - eta, is at most the current one.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from hexcloud.admission.groups import NOTHING, GroupBook, OpenGroup, Parked, Prompt, lease_id
+from hexcloud.admission.groups import NOTHING, GroupBook, OpenGroup, Prompt, lease_id
 from hexcloud.admission.leases import LeaseBook
+from hexcloud.admission.soundness import is_sound_beginning, is_sound_sample
 from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import Lease, LeaseEnd, LeaseId
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
 
 MAX_REPLACED_BATCHES = 4
@@ -29,6 +31,8 @@ class Terms(Frozen):
     """What every lease of a run has in common. Times are real seconds."""
 
     law: StalenessLaw
+    vocabulary: int = Field(gt=0, le=2**31)
+    """Ids of tokens are below."""
     max_new_tokens: int = Field(gt=0)
     temperature: float = Field(default=1.0, gt=0)
     lease_s: float = Field(default=60.0, gt=0)
@@ -58,7 +62,7 @@ class Granted(NamedTuple):
 
 
 class Receipt(StrEnum):
-    """What became of a submitted sample."""
+    """What became of a submitted sample, or of a committed part of one."""
 
     ACCEPTED = "accepted"
     LATE = "late"
@@ -66,7 +70,7 @@ class Receipt(StrEnum):
     TOO_OLD = "too_old"
     """It can't be trained in time any more; the sample starts again."""
     REFUSED = "refused"
-    """It contradicts its lease; the sample starts again."""
+    """It contradicts its lease, or no model can have made it: the lease is lost, and what was committed under it."""
 
 
 class Admission:
@@ -152,26 +156,24 @@ class Admission:
             leases.append(self._lease_next(ask, now_s, draw))
         return Granted(tuple(leases))
 
-    def renew(self, lease: Lease, committed: Parked, now_s: float) -> None:
-        """Renew an open lease and keep the tokens that its worker has so far, from the response's start."""
+    def renew(self, lease: Lease, committed: Response, now_s: float) -> Receipt:
+        """Renew an open lease and keep what its worker has of the response so far, from its start."""
+        if not is_sound_beginning(committed, lease, self.terms.vocabulary, self.version):
+            self._refuse(lease, is_told=True)
+            return Receipt.REFUSED
         self._leases.renew(lease, now_s + self.terms.lease_s)
-        group = self._groups.live[lease.group]
-        known = group.parked.get(lease.index, NOTHING)
-        is_sound = len(committed.tokens) == len(committed.logprobs) == len(committed.versions)
-        # One infinite logprob would spoil the sample that is continued from here.
-        is_sound = is_sound and all(map(math.isfinite, committed.logprobs))
-        if is_sound and len(committed.tokens) > len(known.tokens) and max(committed.versions) <= self.version:
-            group.parked[lease.index] = committed
+        self._groups.live[lease.group].park(lease.index, committed)
+        return Receipt.ACCEPTED
 
     def release(self, lease: Lease) -> None:
         """Take a lease back from a worker that gives it up; its parked tokens are continued by another."""
-        self._end(lease, LeaseEnd.LOST)
+        self._fail(lease)
 
     def expire(self, now_s: float) -> Counter[str]:
         """End the leases whose deadline has passed and return how many there were of each worker."""
         late = self._leases.expired(now_s)
         for lease in late:
-            self._end(lease, LeaseEnd.LOST, is_told=True)
+            self._fail(lease, is_told=True)
         return Counter(lease.worker for lease in late)
 
     def submit(self, worker: str, sample: Sample) -> Receipt:
@@ -179,8 +181,8 @@ class Admission:
         lease = self._leases.held(sample.lease, sample.attempt, worker)
         if lease is None:
             return Receipt.LATE
-        if not self._fits(sample, lease):
-            self._end(lease, LeaseEnd.LOST)
+        if not is_sound_sample(sample, lease, self.terms.vocabulary, self.version):
+            self._refuse(lease)
             return Receipt.REFUSED
         if sample.oldest_version < self._law.oldest_trainable(self.next_step):
             self._restart(lease)
@@ -272,23 +274,16 @@ class Admission:
         self._aborts.get(ask.worker, set()).discard(lease.id)
         return lease
 
-    def _prefix(self, group: OpenGroup, index: int) -> Parked:
+    def _prefix(self, group: OpenGroup, index: int) -> Response:
         """Return the parked tokens to continue; forget them when they are too old to be trained or already full."""
         parked = group.parked.get(index, NOTHING)
         if not parked.tokens:
             return NOTHING
         oldest = self._law.oldest_trainable(max(group.due_step, self.next_step))
         if min(parked.versions) < oldest or len(parked.tokens) >= self.terms.max_new_tokens:
-            del group.parked[index]
+            group.unpark(index)
             return NOTHING
         return parked
-
-    def _fits(self, sample: Sample, lease: Lease) -> bool:
-        """Whether a sample is what its lease asked for, made by weights that exist."""
-        wanted = (lease.group, lease.index, lease.epoch, lease.prompt_ids)
-        return (sample.group, sample.index, sample.epoch, sample.prompt_ids) == wanted and (
-            sample.oldest_version >= 0 and sample.newest_version <= self.version
-        )
 
     def _close(self, group: OpenGroup) -> None:
         """Let a complete group wait for the trainer, or replace it when it teaches nothing."""
@@ -320,7 +315,7 @@ class Admission:
     def _restart(self, lease: Lease, is_told: bool = False) -> None:
         """Drop one sample that is too old; the group is young enough, so the sample starts again."""
         self.dropped_samples += 1
-        self._groups.live[lease.group].parked.pop(lease.index, None)
+        self._groups.live[lease.group].unpark(lease.index)
         self._end(lease, LeaseEnd.DROPPED, is_told=is_told)
 
     def _drop(self, group: OpenGroup) -> None:
@@ -332,6 +327,19 @@ class Admission:
                 self._leases.end(lease, LeaseEnd.DROPPED)
                 self._tell(lease)
         self._groups.discard(group)
+
+    def _refuse(self, lease: Lease, is_told: bool = False) -> None:
+        """End a lease whose worker is not believed, also in what it said before."""
+        group = self._groups.live[lease.group]
+        if len(group.parked.get(lease.index, NOTHING).tokens) > len(lease.prefix):
+            group.unpark(lease.index)
+            group.park(lease.index, lease.begun)
+        self._fail(lease, is_told)
+
+    def _fail(self, lease: Lease, is_told: bool = False) -> None:
+        """End a lease that its worker, who is there, made no sample of."""
+        self._groups.live[lease.group].fail(lease)
+        self._end(lease, LeaseEnd.LOST, is_told)
 
     def _end(self, lease: Lease, how: LeaseEnd, is_told: bool = False) -> None:
         """End a lease without a sample: the sample waits again under the next attempt number."""

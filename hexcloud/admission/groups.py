@@ -8,7 +8,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.lease import GroupId, Lease, LeaseId
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
 
 EPOCH_STRIDE = 1_000_000_000
@@ -22,15 +23,11 @@ class Prompt(NamedTuple):
     answer: str
 
 
-class Parked(NamedTuple):
-    """The response tokens of an unfinished sample, all from its start; equally long."""
+NOTHING = Response()
 
-    tokens: tuple[int, ...] = ()
-    logprobs: tuple[float, ...] = ()
-    versions: tuple[int, ...] = ()
-
-
-NOTHING = Parked()
+MAX_FAILURES = 2
+"""Attempts in a row that get nowhere from the same parked tokens before these are forgotten: the tokens may be what an
+engine can't go on from."""
 
 
 def lease_id(group: GroupId, index: int) -> LeaseId:
@@ -46,7 +43,10 @@ class OpenGroup:
     prompt: Prompt
     due_step: int
     attempts: list[int]
-    parked: dict[int, Parked] = field(default_factory=dict)
+    parked: dict[int, Response] = field(default_factory=dict)
+    """What there is of unfinished samples, from the response's start."""
+    failures: dict[int, int] = field(default_factory=dict)
+    """Attempts that added nothing to what is parked, in a row."""
     samples: dict[int, Sample] = field(default_factory=dict)
     oldest_version: int | None = None
     """Of the finished samples."""
@@ -66,7 +66,27 @@ class OpenGroup:
         self.oldest_version = oldest if self.oldest_version is None else min(oldest, self.oldest_version)
         self.samples[sample.index] = sample
         self.finished_tokens += sample.length
-        self.parked.pop(sample.index, None)
+        self.unpark(sample.index)
+
+    def park(self, index: int, made: Response) -> None:
+        """Keep what there is of an unfinished sample, if it is more than before."""
+        if len(made.tokens) > len(self.parked.get(index, NOTHING).tokens):
+            self.parked[index] = made
+            self.failures.pop(index, None)
+
+    def unpark(self, index: int) -> None:
+        """Forget what there is of an unfinished sample: it starts again."""
+        self.parked.pop(index, None)
+        self.failures.pop(index, None)
+
+    def fail(self, lease: Lease) -> None:
+        """Note that an attempt ended without a sample; forget the tokens from which several have got nowhere."""
+        parked = len(self.parked.get(lease.index, NOTHING).tokens)
+        if not parked or parked > len(lease.prefix):
+            return
+        self.failures[lease.index] = self.failures.get(lease.index, 0) + 1
+        if self.failures[lease.index] >= MAX_FAILURES:
+            self.unpark(lease.index)
 
     @property
     def is_complete(self) -> bool:

@@ -75,7 +75,7 @@ def admit(nodes: Mapping[NodeId, Node], hands: Hands) -> None:
         due = live[:1]  # a revocation travels with an admission; this one is already in force
     try:
         for node in due:
-            coordinator.admit(node.id, hands.ports.secrets.node_token_sha256(node.id), revoke)
+            coordinator.admit(node.id, hands.ports.secrets.node_token_sha256(node.id), node.role, revoke)
             memory.admitted.add(node.id)
             memory.revoked.update(revoke)
             revoke = ()

@@ -6,6 +6,7 @@ from typing import NewType
 from pydantic import Field
 
 from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.response import Response
 
 LeaseId = NewType("LeaseId", str)
 """`group.index`: the sample's identity; attempts of one sample share it."""
@@ -43,3 +44,8 @@ class Lease(Frozen):
     prefix_versions: tuple[int, ...] = ()
     answer: str = ""
     """What the task's verifier needs to score the sample."""
+
+    @property
+    def begun(self) -> Response:
+        """The response as far as it was made before."""
+        return Response(self.prefix, self.prefix_logprobs, self.prefix_versions)

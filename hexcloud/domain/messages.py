@@ -68,7 +68,7 @@ class RelayDoor(Frozen):
 
 
 class Register(Frozen):
-    """POST /register: a node says it is there. Idempotent."""
+    """POST /register: a node says it is there, in the role that it was admitted for. Idempotent."""
 
     node_id: NodeId
     role: Role
@@ -388,6 +388,8 @@ class Admit(Frozen):
 
     node_id: NodeId
     token_sha256: str
+    role: Role = Role.ROLLOUT
+    """It registers as this and as nothing else: the trainer's machines are told where its ranks meet."""
     revoke: tuple[NodeId, ...] = ()
 
 

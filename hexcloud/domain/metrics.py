@@ -33,6 +33,8 @@ class StepNumbers(Frozen):
     """Prompt and response, of all samples consumed."""
     trained_tokens: int = 0
     """Of those, the ones that went through the policy: groups whose samples all earned the same teach nothing."""
+    skipped_minibatches: int = 0
+    """Those whose loss or gradient was not finite: they did not move the policy. Healthy: 0."""
 
 
 class StepRow(StepNumbers):

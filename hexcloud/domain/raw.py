@@ -5,7 +5,6 @@ its numbers), and then for one sample after another its tokens (i32), logprobs (
 Engines compute logprobs in f32, so nothing is lost.
 """
 
-import math
 import struct
 import sys
 from array import array
@@ -18,6 +17,7 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.messages import Batch, Submission
+from hexcloud.domain.response import LEAST_LOGPROB, MOST_LOGPROB, Response
 from hexcloud.domain.sample import Group, Sample
 
 RAW = "application/octet-stream"
@@ -25,7 +25,17 @@ RAW = "application/octet-stream"
 _LENGTH = struct.Struct("<I")
 _ARRAYS, _WORD = 3, 4
 """Arrays of a sample, bytes of a number."""
+_SIGN = 2**31
 _NUMBERS = ("tokens", "logprobs", "versions")
+
+
+def _top(value: float) -> int:
+    """Return sign and the larger part of the exponent of an f32."""
+    return struct.pack(">f", value)[0]
+
+
+_SOUND_TOPS = bytes([*range(_top(0.0), _top(MOST_LOGPROB)), *range(_top(-0.0), _top(LEAST_LOGPROB))])
+"""How logprobs begin that are between those two: neither infinities nor what is no number does."""
 
 
 Code = Literal["i", "f"]
@@ -60,7 +70,7 @@ class _BatchHead(Frozen):
 
 
 class SealedSample(Sample):
-    """A sample whose numbers stay as they came until somebody looks at them: nobody does before it is trained.
+    """A sample whose numbers stay as they came until somebody looks at each: nobody does before it is trained.
 
     As objects of their own they would take ten times the memory, and most of the time that a delivery takes.
     """
@@ -71,12 +81,9 @@ class SealedSample(Sample):
     _newest: int = PrivateAttr()
 
     def seal(self, numbers: bytes, length: int) -> "SealedSample":
-        """Take the numbers of so many tokens. Raises ValueError when a logprob is not finite."""
-        size = length * _WORD
-        if not math.isfinite(sum(_array("f", numbers[size : 2 * size]))):  # of f32 in a double: exactly when all are
-            raise ValueError(f"sample {self.lease} has a logprob that is not finite")
+        """Take the numbers of so many tokens."""
         self._numbers, self._length = numbers, length
-        packed = numbers[2 * size :]
+        packed = numbers[2 * length * _WORD :]
         versions = _array("i", packed[:_WORD] if packed == packed[:_WORD] * length else packed)
         self._oldest, self._newest = int(min(versions)), int(max(versions))
         return self
@@ -100,6 +107,34 @@ class SealedSample(Sample):
     def newest_version(self) -> int:
         """The version of the newest token."""
         return self._newest
+
+    def has_ids_below(self, vocabulary: int) -> bool:
+        """As of Response."""
+        # All at once, as one long number, in a third of the time: what is added lifts ids that are too large to 2^31,
+        # where the sign is, and nothing is carried on from an id that had no sign.
+        ids, lift, sign = (
+            int.from_bytes(packed, "little")
+            for packed in (
+                self._numbers[: self._length * _WORD],
+                _LENGTH.pack(_SIGN - vocabulary) * self._length,
+                _LENGTH.pack(_SIGN) * self._length,
+            )
+        )
+        return not (ids | (ids + lift)) & sign
+
+    @property
+    def has_sound_logprobs(self) -> bool:
+        """As of Response."""
+        size = self._length * _WORD
+        return not self._numbers[size : 2 * size][_WORD - 1 :: _WORD].translate(None, _SOUND_TOPS)
+
+    def continues(self, begun: Response) -> bool:
+        """As of Response."""
+        whole = self._length * _WORD
+        known = [_packed("i", begun.tokens), _packed("f", begun.logprobs), _packed("i", begun.versions)]
+        return len(known[0]) <= whole and all(
+            self._numbers[place * whole :].startswith(one) for place, one in enumerate(known)
+        )
 
     def opened(self) -> Sample:
         """Return it with its numbers as everybody reads them."""
@@ -185,9 +220,9 @@ def _framed(head: Frozen, samples: Iterable[Sample]) -> Iterator[bytes]:
         if isinstance(sample, SealedSample):
             yield sample.numbers
             continue
-        yield _little(array("i", sample.tokens)).tobytes()
-        yield _little(array("f", sample.logprobs)).tobytes()
-        yield _little(array("i", sample.versions)).tobytes()
+        yield _packed("i", sample.tokens)
+        yield _packed("f", sample.logprobs)
+        yield _packed("i", sample.versions)
 
 
 Head = TypeVar("Head", bound=Frozen)
@@ -232,10 +267,14 @@ def _end(numbers: _Numbers) -> None:
 
 
 def _sealed(head: _SampleHead, numbers: _Numbers) -> SealedSample:
-    """Return a sample as valid as a checked one: lengths agree by themselves, so that only finiteness is left."""
+    """Return a sample whose lengths agree by themselves; what its numbers are worth is for others to say."""
     known: dict[str, Any] = {name: value for name, value in head if name != "length"}
     sample = SealedSample.model_construct(**known)
     return sample.seal(numbers.take(head.length), head.length)
+
+
+def _packed(code: Code, values: Iterable[float]) -> bytes:
+    return _little(array(code, values)).tobytes()
 
 
 def _array(code: Code, packed: bytes) -> "array[Any]":

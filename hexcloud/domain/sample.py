@@ -4,6 +4,10 @@ from pydantic import FiniteFloat, model_validator
 
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.response import Response
+
+MAX_REWARD = 1e6
+"""Largest size of a reward. Verifiers give about 1; their mistakes give 1e200, whose square nobody can hold."""
 
 
 class Sample(Frozen):
@@ -32,6 +36,23 @@ class Sample(Frozen):
     def length(self) -> int:
         """Tokens of the response."""
         return len(self.tokens)
+
+    def has_ids_below(self, vocabulary: int) -> bool:
+        """As of Response."""
+        return self._response.has_ids_below(vocabulary)
+
+    @property
+    def has_sound_logprobs(self) -> bool:
+        """As of Response."""
+        return self._response.has_sound_logprobs
+
+    def continues(self, begun: Response) -> bool:
+        """As of Response."""
+        return self._response.continues(begun)
+
+    @property
+    def _response(self) -> Response:
+        return Response(self.tokens, self.logprobs, self.versions)
 
     @property
     def oldest_version(self) -> int:

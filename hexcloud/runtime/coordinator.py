@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
-from hexcloud.admission.admission import Admission, Ask
-from hexcloud.admission.groups import Parked, Prompt
+from hexcloud.admission.admission import Admission, Ask, Receipt
+from hexcloud.admission.groups import Prompt
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import HexcloudError
 from hexcloud.domain.fleet import NodeId
@@ -42,13 +41,14 @@ from hexcloud.domain.messages import (
     WeightsWays,
 )
 from hexcloud.domain.plan import Role
+from hexcloud.domain.response import Response
 from hexcloud.runtime.coordinator_access import AccessList
 from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 from hexcloud.runtime.coordinator_publish import Publisher
-from hexcloud.runtime.coordinator_start import BEGINNING, Start, terms_of
+from hexcloud.runtime.coordinator_start import BEGINNING, PromptSource, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
 SILENT_BEATS = 5
@@ -65,19 +65,6 @@ log = structlog.get_logger()
 
 class UnknownNodeError(HexcloudError):
     """The node is admitted and has not registered: register, then repeat."""
-
-
-class PromptSource(Protocol):
-    """What the coordinator needs of a task."""
-
-    @property
-    def max_new_tokens(self) -> int:
-        """Most tokens of a response."""
-        ...
-
-    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
-        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
-        ...
 
 
 class Coordinator:
@@ -105,7 +92,7 @@ class Coordinator:
         self._task = task
         self._clock = clock
         self._cursor = start.cursor
-        self._admission = Admission(terms_of(spec, task.max_new_tokens), start.epoch, start.version)
+        self._admission = Admission(terms_of(spec, task), start.epoch, start.version)
         self._nodes = NodeTable()
         self.gang = TrainerGang(spec, self._nodes)
         """Whose ranks train."""
@@ -188,15 +175,19 @@ class Coordinator:
 
     def commit(self, message: PartialCommit) -> None:
         """Renew leases and park their tokens; take back those that are released. Raises UnknownNodeError."""
-        self._heard(message.node_id)
+        node, new_tokens, receipts = self._heard(message.node_id), 0, Counter[Receipt]()
         for partial in message.partials:
             lease = self._admission.leases.held(partial.lease, partial.attempt, message.node_id)
             if lease is None:
                 continue
-            parked = Parked(partial.tokens, partial.logprobs, partial.versions)
-            self._admission.renew(lease, parked, self._clock())
-            if message.released:
-                self._admission.release(lease)
+            made = Response(partial.tokens, partial.logprobs, partial.versions)
+            receipt = self._admission.renew(lease, made, self._clock())
+            receipts[receipt] += 1
+            if receipt is Receipt.ACCEPTED:
+                new_tokens += len(made.tokens) - len(lease.prefix)
+                if message.released:
+                    self._admission.release(lease)
+        self._care.hear(node, receipts, new_tokens, message.released and not self.is_over)
         self._note_work()
 
     def link(self, report: LinkReport) -> None:
@@ -280,7 +271,7 @@ class Coordinator:
 
     def admit(self, message: Admit) -> None:
         """Let a node in; let revoked ones in no more, their leases are lost."""
-        self.access.admit(message.node_id, message.token_sha256)
+        self.access.admit(message.node_id, message.token_sha256, message.role)
         for node_id in message.revoke:
             self.access.revoke(node_id)
             self._nodes.forget(node_id)

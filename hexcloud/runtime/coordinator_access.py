@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.plan import Role
 
 
 def token_sha256(token: str) -> str:
@@ -15,9 +16,10 @@ def token_sha256(token: str) -> str:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who a token belongs to: a node, or the controller (None)."""
+    """Who a token belongs to: a node of some role, or the controller (None)."""
 
     node_id: NodeId | None
+    role: Role | None = None
 
     @property
     def is_controller(self) -> bool:
@@ -26,21 +28,21 @@ class Caller:
 
 
 class AccessList:
-    """Hashes of the tokens that are let in. It never holds a node's token itself."""
+    """Hashes of the tokens that are let in, and what for. It never holds a node's token itself."""
 
-    def __init__(self, controller_token: str, nodes: Mapping[NodeId, str]) -> None:
-        """Begin with the controller's token and the hashes (hex) of nodes known from the start: the trainer's head."""
+    def __init__(self, controller_token: str, trainer: Mapping[NodeId, str]) -> None:
+        """Begin with the controller's token and the hash (hex) of the trainer's head, which is known from the start."""
         self._controller = token_sha256(controller_token)
         self._hashes: dict[NodeId, str] = {}
-        self._by_hash: dict[str, NodeId] = {}
-        for node_id, sha256 in nodes.items():
-            self.admit(node_id, sha256)
+        self._by_hash: dict[str, Caller] = {}
+        for node_id, sha256 in trainer.items():
+            self.admit(node_id, sha256, Role.TRAINER)
 
-    def admit(self, node_id: NodeId, sha256: str) -> None:
-        """Let a node in with the token of this hash, instead of any before."""
+    def admit(self, node_id: NodeId, sha256: str, role: Role = Role.ROLLOUT) -> None:
+        """Let a node in for this role with the token of this hash, instead of any before."""
         self.revoke(node_id)
         self._hashes[node_id] = sha256.lower()
-        self._by_hash[sha256.lower()] = node_id
+        self._by_hash[sha256.lower()] = Caller(node_id, role)
 
     def revoke(self, node_id: NodeId) -> None:
         """Let a node in no more."""
@@ -58,5 +60,4 @@ class AccessList:
         digest = token_sha256(token)
         if hmac.compare_digest(digest, self._controller):
             return Caller(None)
-        node_id = self._by_hash.get(digest)
-        return None if node_id is None else Caller(node_id)
+        return self._by_hash.get(digest)

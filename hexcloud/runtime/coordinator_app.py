@@ -85,7 +85,10 @@ class Routes:
 
     async def register(self, request: Request) -> Response:
         """POST /register."""
-        return answer(self._coordinator.register(await self._from_node(request, Register)))
+        message = await self._from_node(request, Register)
+        if message.role is not (role := self._caller(request).role):
+            raise RefusalError(HTTPStatus.FORBIDDEN, f"{message.node_id} was admitted as {role}, not {message.role}")
+        return answer(self._coordinator.register(message))
 
     async def heartbeat(self, request: Request) -> Response:
         """POST /heartbeat."""

@@ -1,8 +1,8 @@
 """WorkerCare: finds the workers that speak and of whose leases nothing comes, names them, and takes their work away.
 
 One that is silent is found by its heartbeats; one whose engine hangs mends itself, or ends. What is left is seen here:
-leases that run out again and again, samples that contradict them. The run's view names such a worker, so that whoever
-rents it replaces it.
+leases that run out again and again or come back without a token, samples and commits that contradict them. The run's
+view names such a worker, so that whoever rents it replaces it.
 """
 
 from collections import Counter
@@ -34,11 +34,30 @@ class WorkerCare:
 
     def judge(self, node: KnownNode, receipts: Counter[Receipt]) -> None:
         """Hear what became of samples that a worker delivered: one that is good forgives it what was before."""
-        if receipts[Receipt.REFUSED]:
-            log.warning("samples_refused", node=node.id, samples=receipts[Receipt.REFUSED])
-            self._strike(node, "its samples contradict their leases")
-        elif receipts[Receipt.ACCEPTED]:
-            node.strikes = 0
+        if not self._refused(node, receipts) and receipts[Receipt.ACCEPTED]:
+            node.strikes, node.made_at_s = 0, self._clock()
+
+    def hear(self, node: KnownNode, receipts: Counter[Receipt], new_tokens: int, is_back: bool) -> None:
+        """Hear what became of leases that a worker renewed or gave back, with so many tokens that it made.
+
+        It may give back what it has not begun when it leaves, or once in a while: its engine is restarted, takes
+        weights. One that makes no token for a lease's time and still comes back for more has an engine that always
+        fails.
+        """
+        if self._refused(node, receipts) or not receipts[Receipt.ACCEPTED]:
+            return
+        now_s = self._clock()
+        if new_tokens:
+            node.made_at_s = now_s
+        elif is_back and not node.is_going and now_s - node.made_at_s >= self._admission.terms.lease_s:
+            self._strike(node, "it gives its leases back without a token")
+
+    def _refused(self, node: KnownNode, receipts: Counter[Receipt]) -> bool:
+        if not receipts[Receipt.REFUSED]:
+            return False
+        log.warning("samples_refused", node=node.id, samples=receipts[Receipt.REFUSED])
+        self._strike(node, "its samples contradict their leases")
+        return True
 
     def _strike(self, node: KnownNode, reason: str) -> None:
         if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):

@@ -51,6 +51,8 @@ class KnownNode:
     """It counts as lost until it speaks again."""
     strikes: int = 0
     struck_at_s: float = float("-inf")
+    made_at_s: float = float("-inf")
+    """When it last gave tokens of its own making that were believed."""
     trouble: str = ""
     """Why it gets no work any more."""
     is_fast: bool = True
@@ -133,6 +135,7 @@ class NodeTable:
             node.version, node.running, node.generated = known.version, known.running, known.generated
             node.is_paused, node.probed_at_s = known.is_paused, known.probed_at_s
             node.strikes, node.struck_at_s, node.trouble = known.strikes, known.struck_at_s, known.trouble
+            node.made_at_s = known.made_at_s
             node.startup, node.notice = known.startup, known.notice  # the first word told how the machine came up
         node.is_draining = node.id in self._draining
         self._nodes[node.id] = node

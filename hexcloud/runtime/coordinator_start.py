@@ -1,6 +1,7 @@
 """Where a run begins, and on which terms its samples are made."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from hexcloud.admission.admission import Terms
 from hexcloud.admission.staleness import StalenessLaw
@@ -20,7 +21,30 @@ class Start:
 BEGINNING = Start()
 
 
-def terms_of(spec: NodeSpec, max_new_tokens: int) -> Terms:
+class PromptSource(Protocol):
+    """What the coordinator needs of a task."""
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Most tokens of a response."""
+        ...
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Every token's id is below."""
+        ...
+
+    def prompt(self, seed: int, index: int) -> tuple[tuple[int, ...], str]:
+        """Return prompt ids and the answer that the verifier wants: the same for the same seed and index."""
+        ...
+
+
+def terms_of(spec: NodeSpec, task: PromptSource) -> Terms:
     """Return the terms of a run's leases. `spec` is the trainer's head node's."""
     law = StalenessLaw(samples_per_step=spec.samples_per_step, group_size=spec.group_size, eta=spec.eta)
-    return Terms(law=law, max_new_tokens=max_new_tokens, replace_zero_variance=spec.replace_zero_variance)
+    return Terms(
+        law=law,
+        vocabulary=task.vocabulary_size,
+        max_new_tokens=task.max_new_tokens,
+        replace_zero_variance=spec.replace_zero_variance,
+    )

@@ -14,7 +14,7 @@ where v is the version at the start of the step and b the one that made the toke
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
 import torch
 
@@ -24,6 +24,10 @@ _LEAST_STD = 1e-6
 """Below this all samples of a group earned the same, and the group teaches nothing."""
 
 _STD_FLOOR = 1e-4
+
+_MOST_LOG_RATIO = 20.0
+"""Beyond it a ratio of probabilities is taken as e^20 and has no gradient: fp32 ends at e^88, and one infinite ratio
+would make every gradient NaN."""
 
 TALLIES = (
     "loss",
@@ -64,29 +68,43 @@ class Loss:
 
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
-    """Return each sample's reward against its group, in standard deviations; zeros when all are equal."""
-    mean = sum(rewards) / len(rewards)
-    spread = sqrt(sum((one - mean) ** 2 for one in rewards) / max(1, len(rewards) - 1))
-    return [0.0 if spread < _LEAST_STD else (one - mean) / (spread + _STD_FLOOR) for one in rewards]
+    """Return each sample's reward against its group, in standard deviations; zeros when all are equal.
+
+    Finite for all finite rewards: they are taken in units of the largest where that is over 1.
+    """
+    unit = max(1.0, max(rewards), -min(rewards))
+    scaled = rewards if unit == 1.0 else [one / unit for one in rewards]
+    mean = sum(scaled) / len(scaled)
+    spread = sqrt(sum((one - mean) ** 2 for one in scaled) / max(1, len(scaled) - 1))
+    return [0.0 if spread < _LEAST_STD / unit else (one - mean) / (spread + _STD_FLOOR / unit) for one in scaled]
 
 
 def policy_loss(logprobs: torch.Tensor, entropy: torch.Tensor, tokens: Tokens, settings: TrainingSpec) -> Loss:
-    """Return the summed loss for logprobs [tokens] of the policy being trained; `entropy` [tokens] is only told."""
+    """Return the summed loss for logprobs [tokens] of the policy being trained; `entropy` [tokens] is only told.
+
+    Value and gradient are finite for all finite logprobs.
+    """
     anchor = _anchor(logprobs.detach(), tokens, settings.loss)
-    is_corrected = settings.loss in {LossKind.DECOUPLED, LossKind.A3PO}
-    weight = torch.exp(anchor - tokens.behave) if is_corrected else torch.ones_like(anchor)
-    kept = weight <= settings.importance_cap
-    ratio = torch.exp(logprobs - anchor)
+    weight, dropped = _importance(anchor - tokens.behave, settings)
+    ratio = torch.exp((logprobs - anchor).clamp(max=_MOST_LOG_RATIO))
     free = ratio * tokens.advantages
     clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip) * tokens.advantages
-    losses = -(weight * kept) * torch.minimum(free, clipped)
+    gains = weight * torch.minimum(free, clipped)
     kl = _kl(logprobs, tokens.reference)
-    value = (losses + settings.kl_weight * kl).sum()
+    value = (settings.kl_weight * kl - gains).sum()
     with torch.no_grad():
-        rows = (losses, clipped < free, tokens.behave - anchor, weight * kept, ~kept, kl, entropy, tokens.age)
+        rows = (gains, clipped < free, tokens.behave - anchor, weight, dropped, kl, entropy, tokens.age)
         tallies = torch.stack(rows).sum(1, dtype=torch.float64)
         tallies[0] = value.double()
     return Loss(value, tallies)
+
+
+def _importance(gap: torch.Tensor, settings: TrainingSpec) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the weight of each token, and which are dropped: their weight is 0, also where it would be infinite."""
+    if settings.loss not in {LossKind.DECOUPLED, LossKind.A3PO}:
+        return torch.ones_like(gap), torch.zeros_like(gap)
+    dropped = gap > log(settings.importance_cap)
+    return torch.exp(gap).masked_fill(dropped, 0.0), dropped
 
 
 def _anchor(current: torch.Tensor, tokens: Tokens, kind: LossKind) -> torch.Tensor:
@@ -101,5 +119,5 @@ def _anchor(current: torch.Tensor, tokens: Tokens, kind: LossKind) -> torch.Tens
 def _kl(logprobs: torch.Tensor, reference: torch.Tensor | None) -> torch.Tensor:
     if reference is None:
         return torch.zeros_like(logprobs)
-    distance = reference - logprobs
+    distance = (reference - logprobs).clamp(max=_MOST_LOG_RATIO)
     return torch.exp(distance) - distance - 1

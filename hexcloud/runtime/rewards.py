@@ -13,6 +13,7 @@ from threading import Lock
 import structlog
 
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.sample import MAX_REWARD
 from hexcloud.domain.task import Isolation, TaskSpec
 from hexcloud.runtime.open_task import GYM
 from hexcloud.runtime.sandbox import Limits, Sandbox, Verdict
@@ -60,7 +61,8 @@ class Scorer:
         if self._rooms is None:
             return [reward(self._task, ids, answer) for ids, answer in responses]
         texts = [(self._task.response(ids), answer) for ids, answer in responses]
-        verdicts = self._rooms.verdicts([(text, answer) for text, answer in texts if text is not None])
+        found_out = self._rooms.verdicts([(text, answer) for text, answer in texts if text is not None])
+        verdicts = [_bounded(verdict) for verdict in found_out]
         self._count(verdicts)
         found = iter(verdicts)
         return [0.0 if text is None else next(found).reward for text, _ in texts]
@@ -78,6 +80,13 @@ class Scorer:
             self.faults.update(faults)
         example = next(verdict.fault for verdict in verdicts if verdict.fault)
         log.warning("verifier_faults", faults=dict(faults), so_far=dict(self.faults), example=example)
+
+
+def _bounded(verdict: Verdict) -> Verdict:
+    """Believe no reward that the coordinator would refuse: the verifier's mistake is not this machine's."""
+    if abs(verdict.reward) <= MAX_REWARD:
+        return verdict
+    return Verdict(0.0, f"reward {verdict.reward:g} is out of bounds: its size may be {MAX_REWARD:g} at most")
 
 
 class _Rooms:

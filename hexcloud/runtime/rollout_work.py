@@ -1,11 +1,11 @@
 """What becomes of a lease on a rollout node: a request to the engine, then a sample or a partial. Pure."""
 
-import math
 from collections.abc import Iterator
 
 from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import Partial
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Sample
 
 
@@ -71,8 +71,11 @@ def grown(lease: Lease, generation: Generation) -> Lease:
 
 
 def is_usable(generation: Generation) -> bool:
-    """Can it be trained on? A logprob that is not finite (a zero chance, a broken engine) would spoil the weights."""
-    return all(map(math.isfinite, generation.logprobs))
+    """Can it be trained on? A logprob that is not finite (a zero chance, a broken engine) would spoil the weights.
+
+    The coordinator takes no other, and would think the worker broken.
+    """
+    return Response(generation.tokens, generation.logprobs, generation.versions).has_sound_logprobs
 
 
 def partial(lease: Lease, generation: Generation | None = None) -> Partial:

@@ -22,6 +22,11 @@ class Task(Protocol):
         ...
 
     @property
+    def vocabulary_size(self) -> int:
+        """Rows of the model's embedding: every token's id is below."""
+        ...
+
+    @property
     def max_new_tokens(self) -> int:
         """Most tokens of a response."""
         ...
@@ -65,6 +70,11 @@ class CharacterTask:
     def vocabulary(self) -> tuple[str, ...]:
         """The text of every id, in order of id."""
         return _SPECIAL + tuple(self.characters)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Ids that there are."""
+        return len(self.vocabulary)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return the ids of a text. Raises ValueError for a character the task does not have."""

@@ -26,6 +26,11 @@ class TextTask:
         return self.spec.name
 
     @property
+    def vocabulary_size(self) -> int:
+        """Rows of the model's embedding: every token's id is below."""
+        return self.tokenizer.vocabulary_size
+
+    @property
     def max_new_tokens(self) -> int:
         """Most tokens of a response."""
         return self.spec.max_new_tokens or MAX_NEW_TOKENS

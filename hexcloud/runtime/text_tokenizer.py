@@ -17,7 +17,7 @@ class TextTokenizer:
     """Text to ids and back, as the model was trained."""
 
     def __init__(self, folder: Path) -> None:
-        """Read it. Raises ConfigError for a folder without `tokenizer.json`, or whose end of text is not known."""
+        """Read it. Raises ConfigError for a folder without `tokenizer.json`, or that lacks what a run must know."""
         path = folder / "tokenizer.json"
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -26,6 +26,8 @@ class TextTokenizer:
         self._settings = _read(folder / "tokenizer_config.json")
         self._template = _template(folder, self._settings)
         self.eos_ids = self._find_eos(folder)
+        self.vocabulary_size = _vocabulary_size(folder)
+        """Rows of the model's embedding, often more than the tokenizer has ids: all that the model can answer with."""
 
     def prompt(self, question: str, system: str, chat: bool) -> tuple[int, ...]:
         """Return the ids that the model answers to: by the chat template when it is wanted and there is one."""
@@ -74,6 +76,16 @@ def _read(path: Path) -> dict[str, object]:
     except (OSError, ValueError) as error:
         raise ConfigError(f"weights: {path} cannot be read: {error}") from error
     return found if isinstance(found, dict) else {}
+
+
+def _vocabulary_size(folder: Path) -> int:
+    config = _read(folder / "config.json")
+    inner = config.get("text_config")  # of a model that is more than text
+    for found in (config, inner if isinstance(inner, dict) else {}):
+        size = found.get("vocab_size")
+        if isinstance(size, int) and size > 0:
+            return size
+    raise ConfigError(f"weights: {folder / 'config.json'} does not say how many ids the model knows (vocab_size)")
 
 
 def _template(folder: Path, settings: dict[str, object]) -> str:

@@ -64,11 +64,11 @@ class TrainingStep:
         parts = split(graded, self._settings.minibatches)
         packed = self._tell_apart([self._packs(part, moment.version) for part in parts])
         done = [outcome for part, packs in zip(parts, packed, strict=True) if (outcome := self._minibatch(part, packs))]
-        if len(done) < len(parts):
-            log.warning("minibatches_not_finite", step=moment.version, skipped=len(parts) - len(done), of=len(parts))
+        if skipped := len(parts) - len(done):
+            log.warning("minibatches_not_finite", step=moment.version, skipped=skipped, of=len(parts))
         means = {name: _mean([tallies[name] for tallies in done]) for name in _MEANS}
-        trained = sum(one.length for one in graded)
-        return numbers.model_copy(update={"trained_tokens": trained, "learning_rate": rate, **means})
+        facts = {"trained_tokens": sum(one.length for one in graded), "skipped_minibatches": skipped}
+        return numbers.model_copy(update={**facts, "learning_rate": rate, **means})
 
     def _packs(self, samples: Sequence[Graded], version: int) -> list[Pack]:
         """Return this rank's passes. All ranks have equally many, as each pass is one of all: some may be empty."""

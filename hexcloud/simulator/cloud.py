@@ -148,7 +148,7 @@ class SimCloud:
             return
         for machine in self.running():
             if machine.boots_s <= self._at_s and not machine.is_head and not machine.is_registered:
-                machine.is_registered = self.training.admitted.get(machine.id) == machine.token
+                machine.is_registered = self.training.admitted.get(machine.id) == (machine.token, machine.spec.role)
             if machine.is_registered and self.training.run_until_wall_s is not None:
                 machine.run_until_wall_s = self.training.run_until_wall_s
         if self.gang.follow(head, self.running(), self._at_s) and not self.training.is_over:

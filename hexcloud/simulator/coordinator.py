@@ -6,6 +6,7 @@ from itertools import permutations
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import LinkReport, NodeView, RunPhase, RunView
+from hexcloud.domain.plan import Role
 from hexcloud.domain.run import RunRecord
 from hexcloud.domain.world import GangPlan
 from hexcloud.simulator.cloud import SimCloud
@@ -57,11 +58,11 @@ class SimCoordinator:
         self._cloud.training.run_until_wall_s = run_until_s
         self._cloud.register()
 
-    def admit(self, node_id: NodeId, token_sha256: str, revoke: tuple[NodeId, ...] = ()) -> None:
-        """Let a machine with this token register; revoke others."""
+    def admit(self, node_id: NodeId, token_sha256: str, role: Role, revoke: tuple[NodeId, ...] = ()) -> None:
+        """Let a machine with this token register, as this; revoke others."""
         self._answer()
         admitted = self._cloud.training.admitted
-        admitted[node_id] = token_sha256
+        admitted[node_id] = (token_sha256, role)
         for revoked in revoke:
             admitted.pop(revoked, None)
         self._cloud.register()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from hexcloud.domain.command import CHECKPOINT_EVERY
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.messages import RunPhase
+from hexcloud.domain.plan import Role
 
 
 @dataclass
@@ -19,8 +20,8 @@ class Training:
     """Has there been a step under the present head?"""
     samples: float = 0.0
     checkpoint_version: int = 0
-    admitted: dict[NodeId, str] = field(default_factory=dict)
-    """Node -> SHA-256 of its token."""
+    admitted: dict[NodeId, tuple[str, Role]] = field(default_factory=dict)
+    """Node -> SHA-256 of its token, and as what it may register."""
     run_until_wall_s: float | None = None
     """The spend lease that heartbeats carry."""
     done_at_s: float | None = None

@@ -13,6 +13,7 @@ from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import RunPhase, RunView
+from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import sign_pointer
 from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.world import GangPlan
@@ -118,7 +119,7 @@ def test_the_view_comes_from_status_with_the_controllers_token(coordinator: Http
 
 def test_each_order_is_one_post(coordinator: HttpCoordinator, peer: Peer) -> None:
     coordinator.renew(99.5, GangPlan(machines=2, layout=LayoutKind.HSDP))
-    coordinator.admit(NodeId("a"), "00ff", revoke=(NodeId("b"),))
+    coordinator.admit(NodeId("a"), "00ff", Role.TRAINER, revoke=(NodeId("b"),))
     coordinator.drain(NodeId("a"))
     coordinator.stop("budget")
     assert [(method, path, body) for method, path, _, body in peer.asked] == [
@@ -127,7 +128,7 @@ def test_each_order_is_one_post(coordinator: HttpCoordinator, peer: Peer) -> Non
             "/control/renew",
             {"run_until_s": 99.5, "gang": {"machines": 2, "layout": "hsdp", "pass_tokens": 8192}},
         ),
-        ("POST", "/control/admit", {"node_id": "a", "token_sha256": "00ff", "revoke": ["b"]}),
+        ("POST", "/control/admit", {"node_id": "a", "token_sha256": "00ff", "role": "trainer", "revoke": ["b"]}),
         ("POST", "/control/drain", {"node_id": "a"}),
         ("POST", "/control/stop", {"reason": "budget"}),
     ]

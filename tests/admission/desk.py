@@ -9,12 +9,14 @@ from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.sample import Sample
 
-MAX_NEW = 6
+MAX_NEW, VOCABULARY = 6, 10
 
 
 def terms(steps: int = 2, size: int = 2, eta: int = 1, replace: bool = True) -> Terms:
     law = StalenessLaw(samples_per_step=steps * size, group_size=size, eta=eta)
-    return Terms(law=law, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace)
+    return Terms(
+        law=law, vocabulary=VOCABULARY, max_new_tokens=MAX_NEW, lease_s=10.0, grace_s=5.0, replace_zero_variance=replace
+    )
 
 
 def prompts() -> Iterator[Prompt]:

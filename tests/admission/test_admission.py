@@ -3,9 +3,9 @@
 import pytest
 
 from hexcloud.admission.admission import MAX_REPLACED_BATCHES, Ask, Granted, Receipt
-from hexcloud.admission.groups import Parked
 from hexcloud.domain.lease import LeaseEnd, LeaseId
-from tests.admission.desk import MAX_NEW, Desk, sample_of, terms
+from hexcloud.domain.response import Response
+from tests.admission.desk import MAX_NEW, VOCABULARY, Desk, sample_of, terms
 
 
 def test_a_run_with_eta_zero_makes_one_batch_per_version_and_goes_on() -> None:
@@ -81,7 +81,7 @@ def test_a_sample_sent_twice_counts_once() -> None:
 def test_a_partial_commit_renews_the_lease() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Parked((7,), (-0.1,), (0,)), now_s=8.0)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=8.0)
     assert not desk.admission.expire(17.0)
     assert desk.admission.expire(18.0).total() == 1
 
@@ -89,7 +89,7 @@ def test_a_partial_commit_renews_the_lease() -> None:
 def test_a_preempted_workers_tokens_are_continued_by_another() -> None:
     desk = Desk(terms())
     lease, _ = desk.leases("a", 2)
-    desk.admission.renew(lease, Parked((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
+    desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
     desk.admission.leave("a")
     again, other = desk.leases("b", 2)
     assert (again.id, again.attempt) == (lease.id, 1)
@@ -100,27 +100,82 @@ def test_a_preempted_workers_tokens_are_continued_by_another() -> None:
 @pytest.mark.parametrize(
     "committed",
     [
-        Parked((7,), (), (0,)),
-        Parked((7,), (-0.1,), (1,)),
-        Parked((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW),
-        Parked((7,), (float("-inf"),), (0,)),
+        Response((7,), (), (0,)),
+        Response((7,), (-0.1,), (1,)),
+        Response((7,), (float("-inf"),), (0,)),
+        Response((VOCABULARY,), (-0.1,), (0,)),
+        Response((7,) * (MAX_NEW + 1), (-0.1,) * (MAX_NEW + 1), (0,) * (MAX_NEW + 1)),
     ],
-    ids=["not equally long", "by weights not published", "already full", "not finite"],
+    ids=["not equally long", "by weights not published", "not finite", "not of the model", "too long"],
 )
-def test_tokens_that_cannot_be_continued_start_again(committed: Parked) -> None:
+def test_a_commit_that_is_not_believed_ends_its_lease_and_what_it_committed_before_is_forgotten(
+    committed: Response,
+) -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, committed, now_s=0.0)
+    assert desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0) is Receipt.ACCEPTED
+    assert desk.admission.renew(lease, committed, now_s=0.0) is Receipt.REFUSED
+    assert desk.admission.hear("a", 0, ()) == (lease.id,)
+    (again,) = desk.leases("b", 1)
+    assert (again.id, again.attempt, again.prefix) == (lease.id, 1, ())
+
+
+def test_a_sample_that_is_not_believed_leaves_what_others_had_begun() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.release(lease)
+    (again,) = desk.leases("liar", 1)
+    desk.admission.renew(again, Response((7, 9), (-0.1, -0.1), (0, 0)), now_s=0.0)
+    assert desk.admission.submit("liar", sample_of(again, reward=1e200)) is Receipt.REFUSED
+    assert desk.leases("b", 1)[0].prefix == (7,)
+
+
+def test_tokens_that_fill_the_response_start_again() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.renew(lease, Response((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW), now_s=0.0)
     desk.admission.release(lease)
     (again,) = desk.leases("b", 1)
     assert (again.id, again.attempt, again.prefix) == (lease.id, 1, ())
 
 
+def test_a_beginning_from_which_two_attempts_got_nowhere_is_forgotten() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.release(lease)
+    for worker in ("b", "c"):
+        (again,) = desk.leases(worker, 1)
+        assert again.prefix == (7,)
+        desk.admission.renew(again, again.begun, now_s=0.0)
+        desk.admission.release(again)
+    assert desk.leases("d", 1)[0].prefix == ()
+
+
+def test_a_beginning_outlives_attempts_that_add_to_it_and_machines_that_are_lost() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.release(lease)
+    for attempt in range(3):
+        (lost,) = desk.leases(f"lost {attempt}", 1)
+        desk.admission.leave(lost.worker)
+    (idle,) = desk.leases("idle", 1)
+    desk.admission.release(idle)
+    (busy,) = desk.leases("busy", 1)
+    desk.admission.renew(busy, Response((7, 8), (-0.1, -0.1), (0, 0)), now_s=0.0)
+    desk.admission.release(busy)
+    (idle,) = desk.leases("idle", 1)
+    desk.admission.release(idle)
+    assert desk.leases("b", 1)[0].prefix == (7, 8)
+
+
 def test_an_older_commit_that_arrives_late_does_not_shorten_the_parked_tokens() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Parked((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
-    desk.admission.renew(lease, Parked((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     assert desk.leases("b", 1)[0].prefix == (7, 8)
 
@@ -128,7 +183,7 @@ def test_an_older_commit_that_arrives_late_does_not_shorten_the_parked_tokens() 
 def test_a_parked_prefix_too_old_to_be_trained_is_forgotten_and_the_sample_starts_again() -> None:
     desk = Desk(terms(steps=1, size=2, eta=1))
     lease, other = desk.leases("a", 2)
-    desk.admission.renew(lease, Parked((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     desk.admission.release(other)
     late = desk.leases("late", 2)
@@ -149,7 +204,7 @@ def test_tokens_parked_when_they_were_young_are_forgotten_once_they_are_too_old(
     desk.admission.take()
     desk.admission.publish(1)
     quick = desk.leases("quick", 2)
-    desk.admission.renew(lease, Parked((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     desk.submit(*quick)
     desk.admission.take()
@@ -177,7 +232,7 @@ def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
     (lease,) = desk.leases("a", 1)
     desk.step()
     (young,) = desk.leases("b", 1)
-    desk.admission.renew(lease, Parked((7,), (-0.1,), (1,)), now_s=0.0)  # known to be of version 1 so far
+    desk.admission.renew(lease, Response((7,), (-0.1,), (1,)), now_s=0.0)  # known to be of version 1 so far
     desk.submit(young)
     assert desk.admission.take()
     assert desk.admission.submit("a", sample_of(lease, versions=(0,))) is Receipt.TOO_OLD
@@ -188,7 +243,7 @@ def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
 
 @pytest.mark.parametrize(
     "lie",
-    [{"index": 1}, {"epoch": 1}, {"prompt_ids": (9, 9)}, {"versions": (1,)}, {"versions": (-1,)}],
+    [{"index": 1}, {"prompt_ids": (9, 9)}, {"versions": (1,)}, {"tokens": (VOCABULARY,)}, {"reward": 1e200}],
     ids=lambda lie: next(iter(lie)),
 )
 def test_a_sample_that_contradicts_its_lease_is_refused_and_made_again(lie: dict[str, object]) -> None:

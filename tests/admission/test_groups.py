@@ -1,5 +1,6 @@
-from hexcloud.admission.groups import EPOCH_STRIDE, GroupBook, OpenGroup, Parked, Prompt, lease_id
+from hexcloud.admission.groups import EPOCH_STRIDE, GroupBook, OpenGroup, Prompt, lease_id
 from hexcloud.domain.lease import GroupId, LeaseId
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Sample
 
 PROMPT = Prompt((1, 2), "12")
@@ -101,7 +102,7 @@ def test_a_fast_worker_gets_what_is_expected_to_be_long_and_a_slow_one_what_is_s
         group.add(_sample(group.id, tokens))
     assert book.next_waiting(is_fast=True) == (long, 1)
     assert book.next_waiting(is_fast=False) == (short, 1)
-    short.parked[2] = Parked((7,) * 20, (0.0,) * 20, (0,) * 20)
+    short.parked[2] = Response((7,) * 20, (0.0,) * 20, (0,) * 20)
     assert book.next_waiting(is_fast=True) == (short, 2), "it is longer than its sisters already"
     for group in (short, long):
         for index in (2, 1):

@@ -1,5 +1,6 @@
 """The laws of admission on random histories of every kind of event."""
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hexcloud.admission.admission import MAX_REPLACED_BATCHES, Admission, Ask, Granted, Receipt, Terms
-from hexcloud.admission.groups import Parked
 from hexcloud.domain.lease import GroupId, Lease, LeaseId
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
-from tests.admission.desk import MAX_NEW, prompts, sample_of, terms
+from tests.admission.desk import MAX_NEW, VOCABULARY, prompts, sample_of, terms
 
 HABITS: dict[str, tuple[float, ...]] = {
     "join": (0.5, 1),
@@ -28,9 +29,19 @@ HABITS: dict[str, tuple[float, ...]] = {
     "wait": (0.1, 1),
     "take": (4,),
     "publish": (2, 4),
+    "lie": (0, 0.5, 4),
     "recover": (0, 0, 0.3),
 }
 """Weights of events, one drawn per history: some have slow loaders, some lose many leases, some recover often."""
+
+
+TOO_LONG = MAX_NEW + 1
+LIES: tuple[dict[str, object], ...] = (
+    {"tokens": (VOCABULARY,), "logprobs": (-0.1,), "versions": (0,)},
+    {"tokens": (9,), "logprobs": (math.inf,), "versions": (0,)},
+    {"tokens": (9,) * TOO_LONG, "logprobs": (-0.1,) * TOO_LONG, "versions": (0,) * TOO_LONG},
+    {"reward": 1e300},
+)
 
 
 @dataclass
@@ -42,7 +53,7 @@ class Worker:
     epoch: int = 0
     version: int = -1
     held: dict[tuple[LeaseId, int], Lease] = field(default_factory=dict)
-    made: dict[tuple[LeaseId, int], Parked] = field(default_factory=dict)
+    made: dict[tuple[LeaseId, int], Response] = field(default_factory=dict)
 
 
 class World:
@@ -90,9 +101,11 @@ class World:
             key = (lease.id, lease.attempt)
             assert key not in self.granted, "an attempt is granted once"
             assert lease.version == worker.version
+            assert not lease.prefix or max(lease.prefix) < VOCABULARY, "nobody goes on from what no model can have made"
+            assert len(lease.prefix) < MAX_NEW and all(map(math.isfinite, lease.prefix_logprobs))
             self.granted[key] = worker.held[key] = lease
             self.open.add(key)
-            worker.made[key] = Parked(lease.prefix, lease.prefix_logprobs, lease.prefix_versions)
+            worker.made[key] = Response(lease.prefix, lease.prefix_logprobs, lease.prefix_versions)
         assert self.admission.leases.count(worker.name) <= worker.slots
         return granted
 
@@ -103,7 +116,7 @@ class World:
             for key in self._some(worker):
                 made = worker.made[key]
                 if len(made.tokens) < MAX_NEW:
-                    worker.made[key] = Parked(
+                    worker.made[key] = Response(
                         (*made.tokens, 9), (*made.logprobs, -0.1), (*made.versions, max(0, worker.version))
                     )
 
@@ -147,6 +160,28 @@ class World:
         assert (receipt is Receipt.LATE) == (key in self.ended)
         self.sent.append((worker.name, sample))
 
+    def lie(self) -> None:
+        """A broken worker, or one with a grudge, delivers or commits what no model can have made."""
+        if not self.workers:
+            return
+        worker = self.rng.choice(self.workers)
+        for key in self._some(worker)[:1]:
+            lease, is_open, lie = worker.held[key], key not in self.ended, self._lie(worker.held[key])
+            spoilt = sample_of(lease).model_copy(update=lie)
+            if self.rng.random() < 0.5 or "reward" in lie:
+                del worker.held[key], worker.made[key]
+                receipt = self.admission.submit(worker.name, spoilt)
+                assert receipt is (Receipt.REFUSED if is_open else Receipt.LATE)
+            elif is_open:
+                told = Response(spoilt.tokens, spoilt.logprobs, spoilt.versions)
+                assert self.admission.renew(lease, told, self.now_s) is Receipt.REFUSED
+
+    def _lie(self, lease: Lease) -> dict[str, object]:
+        lies = list(LIES)
+        if lease.prefix:
+            lies.append({"tokens": (lease.prefix[0] - 1, *lease.prefix[1:], 7)})
+        return self.rng.choice(lies)
+
     def repeat(self) -> None:
         """An answer got lost on the network, so a worker sends again what was already taken."""
         if self.sent:
@@ -186,10 +221,21 @@ class World:
         for group in batch:
             assert group.id not in self.trained, "no group is trained twice"
             self.trained.add(group.id)
+            assert all(map(self._is_believed, group.samples)), "nothing that no model can have made is trained"
+            for sample in group.samples:
+                assert sample.continues(self.granted[(sample.lease, sample.attempt)].begun), "what was begun is kept"
             age = self.law.age(step, group.oldest_version)
             assert 0 <= age <= self.law.eta, "no group over eta is trained"
             assert max(max(sample.versions) for sample in group.samples) <= step
             self.ages[age] += len(group.samples)
+
+    def _is_believed(self, sample: Sample) -> bool:
+        return (
+            max(sample.tokens) < VOCABULARY
+            and sample.length <= MAX_NEW
+            and all(-100 < logprob <= 0 for logprob in sample.logprobs)
+            and abs(sample.reward) <= 1
+        )
 
     def check(self) -> None:
         assert self.admission.outstanding <= (self.law.eta + 1) * self.law.samples_per_step

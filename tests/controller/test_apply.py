@@ -4,7 +4,7 @@ from hexcloud.controller.outside import Ports
 from hexcloud.controller.reconcile import Controller
 from hexcloud.domain.command import Command
 from hexcloud.domain.errors import UnknownProvisionError
-from hexcloud.domain.fleet import Node, NodeId, NodeStatus, node_id
+from hexcloud.domain.fleet import Node, NodeStatus, node_id
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
@@ -131,11 +131,12 @@ def test_a_trainer_lost_with_its_regions_calls_is_replaced_elsewhere_once_its_le
     assert sim.cloud.training.version > trained
 
 
-def test_only_nodes_of_the_fleet_are_admitted_and_with_their_own_token(
+def test_only_nodes_of_the_fleet_are_admitted_with_their_own_token_and_role(
     controller_of: ControllerOf, ports_of: PortsOf
 ) -> None:
     sim = Simulation(Policy(target_samples_per_s=20.0))
     turns(sim, controller_of(sim), 30)
     secrets = ports_of(sim).secrets
-    nodes = [NodeId(node.id) for node in sim.store.nodes(sim.run.id)]
-    assert sim.cloud.training.admitted == {node: secrets.node_token_sha256(node) for node in nodes}
+    nodes = sim.store.nodes(sim.run.id)
+    assert {node.role for node in nodes} == set(Role)
+    assert sim.cloud.training.admitted == {node.id: (secrets.node_token_sha256(node.id), node.role) for node in nodes}

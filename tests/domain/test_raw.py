@@ -1,7 +1,6 @@
 import math
-from array import array
+from typing import TypeVar
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,6 +8,7 @@ from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.messages import Batch, Submission
 from hexcloud.domain.raw import SealedSample, opened, pack_batch, pack_submission, parse_batch, parse_submission
+from hexcloud.domain.response import LEAST_LOGPROB, MOST_LOGPROB, Response
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.domain.world import World
 
@@ -83,16 +83,41 @@ def test_damaged_bytes_are_refused_or_another_valid_submission(data: st.DataObje
             continue
         for one in found.samples:
             assert len(one.tokens) == len(one.logprobs) == len(one.versions) > 0
-            assert all(map(math.isfinite, one.logprobs))
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_logprob_that_is_not_finite_is_refused(bad: float) -> None:
-    sample = Sample(
-        lease=LeaseId("1.0"), attempt=0, group=GroupId(1), index=0, epoch=0, prompt_ids=(1,),
-        tokens=(5, 6), logprobs=(-0.5, -1.5), versions=(0, 0), reward=0.0,
+VOCABULARY = 50_000
+Number = TypeVar("Number", int, float)
+ANY_LOGPROB = st.one_of(
+    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, LEAST_LOGPROB, MOST_LOGPROB]),
+    st.floats(width=32),
+    st.floats(-20.0, 0.0, width=32),
+)
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_sealed_numbers_are_believed_exactly_when_open_ones_are(data: st.DataObject) -> None:
+    length = data.draw(st.integers(1, 6))
+    ids = st.one_of(st.integers(0, VOCABULARY), st.sampled_from([-1, VOCABULARY - 1, 2**31 - 1, -(2**31)]), NUMBER)
+
+    def drawn(kind: st.SearchStrategy[Number]) -> tuple[Number, ...]:
+        return tuple(data.draw(st.lists(kind, min_size=length, max_size=length)))
+
+    sample = Sample.model_construct(
+        lease=LeaseId("1.0"), attempt=0, group=GroupId(1), index=0, epoch=0, prompt_ids=(1,), reward=0.0,
+        tokens=drawn(ids), logprobs=drawn(ANY_LOGPROB), versions=drawn(st.integers(0, 2)),
     )  # fmt: skip
-    body = pack_submission(Submission(node_id=NodeId("n"), samples=(sample,)))
-    spoilt = body.replace(array("f", [-1.5]).tobytes(), array("f", [bad]).tobytes())
-    with pytest.raises(ValueError, match="not finite"):
-        parse_submission(spoilt)
+    (sealed,) = parse_submission(pack_submission(Submission(node_id=NodeId("n"), samples=(sample,)))).samples
+    assert isinstance(sealed, SealedSample)
+    assert sealed.has_ids_below(VOCABULARY) == sample.has_ids_below(VOCABULARY)
+    assert sealed.has_sound_logprobs == sample.has_sound_logprobs
+    if not sample.has_sound_logprobs:
+        return
+    whole = Response(sample.tokens, sample.logprobs, sample.versions)
+    longer = Response((*whole.tokens, 0), (*whole.logprobs, 0.0), (*whole.versions, 0))
+    cut = data.draw(st.integers(0, length))
+    begun = Response(whole.tokens[:cut], whole.logprobs[:cut], whole.versions[:cut])
+    assert sealed.continues(begun) and sample.continues(begun)
+    assert not sealed.continues(longer)
+    other = begun._replace(versions=tuple(version + 1 for version in begun.versions))
+    assert sealed.continues(other) == sample.continues(other)

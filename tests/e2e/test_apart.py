@@ -102,7 +102,7 @@ class Machines:
     def readmit(self) -> bool:
         """Let the rollout nodes in, as a controller does with every new head."""
         for node_id, digest in self._admissions.items():
-            self.coordinator.admit(node_id, digest)
+            self.coordinator.admit(node_id, digest, Role.ROLLOUT)
         return True
 
     def lose(self, name: str) -> None:

@@ -42,7 +42,7 @@ class GangRun(LocalRun):
         environment = {name: value for name, value in self._environments["trainer"].items() if "CONTROLLER" not in name}
         self._environments[MEMBER] = environment | {"HEXCLOUD_NODE_TOKEN": token}
         self.again(MEMBER, Role.TRAINER)
-        self._admissions[spec.node_id] = hashlib.sha256(token.encode()).hexdigest()
+        self._admissions[spec.node_id] = hashlib.sha256(token.encode()).hexdigest(), Role.TRAINER
         self.until(self.readmit, WAIT_S, "admission of the member")
 
     def rows(self) -> list[StepRow]:

@@ -50,7 +50,7 @@ class LocalRun:
         self.processes: set[psutil.Process] = set()
         self._busy: set[str] = set()
         self._environments: dict[str, dict[str, str]] = {}
-        self._admissions: dict[NodeId, str] = {}
+        self._admissions: dict[NodeId, tuple[str, Role]] = {}
         credentials = Credentials(run_id=RUN, secret=self._run_secret, token=self._controller_token)
         self.coordinator = HttpCoordinator(self.run_dir / "coordinator.json", credentials)
 
@@ -87,7 +87,7 @@ class LocalRun:
         self._environments[name] = env
         self.again(name, role)
         if role is Role.ROLLOUT:
-            self._admissions[spec.node_id] = hashlib.sha256(token.encode()).hexdigest()
+            self._admissions[spec.node_id] = hashlib.sha256(token.encode()).hexdigest(), role
             self.until(self.readmit, 60, f"admission of {name}")
 
     def again(self, name: str, role: Role) -> None:
@@ -105,8 +105,8 @@ class LocalRun:
 
     def readmit(self) -> bool:
         """Let the rollout nodes in, as a controller does with every new head."""
-        for node_id, digest in self._admissions.items():
-            self.coordinator.admit(node_id, digest)
+        for node_id, (digest, role) in self._admissions.items():
+            self.coordinator.admit(node_id, digest, role)
         return True
 
     def watch(self) -> RunView:

@@ -46,5 +46,6 @@ def make_spec(tmp_path: Path) -> Callable[[Role], NodeSpec]:
 def coordinator(make_spec: Callable[[Role], NodeSpec]) -> Coordinator:
     """A coordinator that knows the tokens `head-token` and `node-token`."""
     spec = make_spec(Role.TRAINER)
-    nodes = {HEAD: token_sha256("head-token"), NODE: token_sha256("node-token")}
-    return Coordinator(spec, TASKS[spec.task.name], AccessList("controller-token", nodes))
+    access = AccessList("controller-token", {HEAD: token_sha256("head-token")})
+    access.admit(NODE, token_sha256("node-token"))
+    return Coordinator(spec, TASKS[spec.task.name], access)

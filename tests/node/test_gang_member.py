@@ -13,7 +13,13 @@ from hexcloud.node import gang_member
 from hexcloud.node.gang_member import stand_by
 from hexcloud.node.identity import Identity
 from hexcloud.runtime.coordinator import Coordinator
+from hexcloud.runtime.coordinator_access import token_sha256
 from hexcloud.runtime.coordinator_app import serving
+
+
+@pytest.fixture(autouse=True)
+def admitted(coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec]) -> None:
+    coordinator.access.admit(member_of(make_spec).node_id, token_sha256("node-token"), Role.TRAINER)
 
 
 def identity(spec: NodeSpec) -> Identity:

@@ -157,7 +157,8 @@ def test_a_node_takes_weights_from_the_store_of_its_region_and_the_head_leaves_n
     spec = make_spec(Role.ROLLOUT).model_copy(update={"region": "aws/far"})
     (home / "node.json").write_text(spec.model_dump_json())
     head = make_spec(Role.TRAINER).model_copy(update={"weights_stores": {"aws/far": f"file://{store}"}})
-    access = AccessList("controller-token", {spec.node_id: token_sha256(SECRETS["HEXCLOUD_NODE_TOKEN"])})
+    access = AccessList("controller-token", {})
+    access.admit(spec.node_id, token_sha256(SECRETS["HEXCLOUD_NODE_TOKEN"]))
     coordinator = Coordinator(head, TASKS[head.task.name], access)
     publish_first_weights(coordinator, tmp_path)
 

@@ -80,7 +80,8 @@ def make_coordinator(rollout_spec: NodeSpec) -> Callable[[], Coordinator]:
 
     def make() -> Coordinator:
         spec = rollout_spec.model_copy(update={"node_id": HEAD, "slot": SlotName("trainer"), "role": Role.TRAINER})
-        access = AccessList("controller", {HEAD: token_sha256("head"), NODE: token_sha256(TOKEN)})
+        access = AccessList("controller", {HEAD: token_sha256("head")})
+        access.admit(NODE, token_sha256(TOKEN))
         return Coordinator(spec, TASKS[spec.task.name], access)
 
     return make

@@ -48,7 +48,7 @@ class Line:
         body: dict[str, object] = {"node_id": A, "epoch": 0, "version": version, "want": want}
         return LeaseGrant.model_validate_json((await self.post("/leases", body)).content)
 
-    async def submit(self, grant: LeaseGrant) -> httpx.Response:
+    async def submit(self, grant: LeaseGrant, **lie: object) -> httpx.Response:
         samples = [
             {
                 "lease": lease.id,
@@ -61,6 +61,7 @@ class Line:
                 "logprobs": [-0.1, -0.2],
                 "versions": [lease.version] * 2,
                 "reward": float(lease.index),
+                **lie,
             }
             for lease in grant.leases
         ]

@@ -1,17 +1,27 @@
 import pytest
 
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_access import AccessList, Caller, token_sha256
 
-A, B = NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
+HEAD, A, B = NodeId("run.trainer-0.0"), NodeId("run.rollout-0.0"), NodeId("run.rollout-1.0")
 
 
 def access() -> AccessList:
-    return AccessList("controller-token", {A: token_sha256("token-a")})
+    list_ = AccessList("controller-token", {HEAD: token_sha256("head-token")})
+    list_.admit(A, token_sha256("token-a"))
+    return list_
 
 
-def test_a_token_names_its_node() -> None:
-    assert access().caller("Bearer token-a") == Caller(A)
+def test_a_token_names_its_node_and_what_it_was_admitted_for() -> None:
+    assert access().caller("Bearer token-a") == Caller(A, Role.ROLLOUT)
+    assert access().caller("Bearer head-token") == Caller(HEAD, Role.TRAINER)
+
+
+def test_a_machine_that_joins_the_gang_is_admitted_as_one_of_the_trainer() -> None:
+    list_ = access()
+    list_.admit(B, token_sha256("token-b"), Role.TRAINER)
+    assert list_.caller("Bearer token-b") == Caller(B, Role.TRAINER)
 
 
 def test_the_controllers_token_names_the_controller() -> None:
@@ -28,7 +38,7 @@ def test_anything_else_names_nobody(header: str) -> None:
 def test_an_admitted_node_is_let_in_and_a_revoked_one_is_not() -> None:
     list_ = access()
     list_.admit(B, token_sha256("token-b").upper())
-    assert list_.caller("Bearer token-b") == Caller(B)
+    assert list_.caller("Bearer token-b") == Caller(B, Role.ROLLOUT)
     list_.revoke(B)
     assert list_.caller("Bearer token-b") is None
 
@@ -37,7 +47,7 @@ def test_a_new_token_replaces_the_old_one() -> None:
     list_ = access()
     list_.admit(A, token_sha256("renewed"))
     assert list_.caller("Bearer token-a") is None
-    assert list_.caller("Bearer renewed") == Caller(A)
+    assert list_.caller("Bearer renewed") == Caller(A, Role.ROLLOUT)
 
 
 def test_the_hash_of_a_token_is_no_token() -> None:

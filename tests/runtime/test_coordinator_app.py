@@ -12,6 +12,7 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import Batch, Heeded, Orders, RunView
 from hexcloud.domain.plan import Role, SlotName
+from hexcloud.domain.raw import RAW
 from hexcloud.domain.world import GangPlan
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
@@ -47,8 +48,9 @@ def tell(tmp_path: Path) -> Callable[[Story], None]:
 
     def run(story: Story) -> None:
         async def scene() -> None:
-            nodes = {NodeId(HEAD): token_sha256(TOKENS["head"]), NodeId(A): token_sha256(TOKENS["a"])}
-            coordinator = Coordinator(spec, Sums(), AccessList(TOKENS["controller"], nodes))
+            access = AccessList(TOKENS["controller"], {NodeId(HEAD): token_sha256(TOKENS["head"])})
+            access.admit(NodeId(A), token_sha256(TOKENS["a"]))
+            coordinator = Coordinator(spec, Sums(), access)
             async with serving(coordinator, "run-secret") as url, httpx.AsyncClient(base_url=url) as client:
                 await story(Line(client, coordinator, tmp_path))
 
@@ -182,6 +184,20 @@ def test_a_token_speaks_for_its_own_node_only(tell: Callable[[Story], None]) -> 
     tell(story)
 
 
+def test_a_node_registers_as_what_it_was_admitted_for_and_as_nothing_else(tell: Callable[[Story], None]) -> None:
+    async def story(line: Line) -> None:
+        assert (await line.register("a", role="trainer")).status_code == 403
+        assert (await line.register("head", node_id=HEAD, role="rollout")).status_code == 403
+        assert (await line.register("head", node_id=HEAD, role="trainer")).status_code == 200
+        member: dict[str, object] = {"node_id": B, "token_sha256": token_sha256(TOKENS["b"]), "role": "trainer"}
+        assert (await line.post("/control/admit", member, "controller")).status_code == 204
+        assert (await line.register("b", node_id=B, role="rollout")).status_code == 403
+        assert (await line.register("b", node_id=B, role="trainer")).status_code == 200
+        assert [node.node_id for node in line.coordinator.view().nodes] == [HEAD, B]
+
+    tell(story)
+
+
 def test_the_controller_admits_and_revokes(tell: Callable[[Story], None]) -> None:
     async def story(line: Line) -> None:
         assert (await line.register("b", node_id=B)).status_code == 401
@@ -205,6 +221,23 @@ def test_a_contradiction_is_409_and_a_malformed_body_422(tell: Callable[[Story],
     async def story(line: Line) -> None:
         assert (await line.publish(7)).status_code == 409
         assert (await line.post("/register", {"node_id": A})).status_code == 422
+
+    tell(story)
+
+
+@pytest.mark.parametrize("lie", [{"tokens": [2**40, 2]}, {"logprobs": [-1e300, -0.1]}, {"reward": 1e300}], ids=str)
+def test_a_number_that_no_batch_can_carry_is_refused_at_the_door(
+    tell: Callable[[Story], None], lie: dict[str, object]
+) -> None:
+    async def story(line: Line) -> None:
+        await line.publish(0)
+        await line.register()
+        assert (await line.submit(await line.leases(4), **lie)).status_code == 204
+        assert line.coordinator.batch_now().groups == ()
+        assert (await line.submit(await line.leases(4))).status_code == 204, "they are made again"
+        for accept in ("application/json", RAW):
+            headers = {"Authorization": f"Bearer {TOKENS['head']}", "Accept": accept}
+            assert (await line.client.get("/batch", headers=headers)).status_code == 200
 
     tell(story)
 

@@ -19,7 +19,7 @@ class Shop:
 
     def __init__(self, run_dir: Path, epoch: int = 0, version: int = 0) -> None:
         law = StalenessLaw(samples_per_step=4, group_size=2, eta=1)
-        self.admission = Admission(Terms(law=law, max_new_tokens=5), epoch, version)
+        self.admission = Admission(Terms(law=law, vocabulary=9, max_new_tokens=5), epoch, version)
         self.weights = PublishedWeights(keep=3)
         self.metrics = RunMetrics(run_dir)
         self.publisher = Publisher(self.admission, self.weights, self.metrics, clock=lambda: 50.0)

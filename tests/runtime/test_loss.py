@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from hexcloud.domain.training import LossKind, TrainingSpec
 from hexcloud.runtime.loss import TALLIES, Loss, Tokens, group_advantages, policy_loss
@@ -119,6 +121,33 @@ def test_tokens_over_the_cap_are_dropped_not_capped() -> None:
     assert (named["importance"], named["importance_dropped"]) == (1.0, 1.0)
 
 
+@pytest.mark.parametrize("kind", LossKind)
+@pytest.mark.parametrize("has_prox", [True, False])
+@pytest.mark.parametrize("behave", [-50.0, -95.0, -200.0, -1e4, -3e38])
+def test_value_and_gradient_are_finite_for_any_finite_logprob(kind: LossKind, has_prox: bool, behave: float) -> None:
+    logprobs = torch.tensor([-1.0, -2.0, behave, -1.0], requires_grad=True)
+    tokens = Tokens(
+        behave=torch.tensor([behave, behave, -1.0, -1.0]),
+        advantages=torch.tensor([1.0, -1.0, -1.0, 1.0]),
+        age=torch.tensor([0.0, 1.0, 1.0, 3.0]),
+        prox=torch.tensor([-1.0, behave, -1.0, behave]) if has_prox else None,
+        reference=torch.full((4,), -1.0),
+    )
+    loss = loss_of(logprobs, tokens, SETTINGS.model_copy(update={"loss": kind, "kl_weight": 0.1}))
+    (gradient,) = torch.autograd.grad(loss.value, logprobs)
+    assert all(bool(found.isfinite().all()) for found in (loss.value, gradient, loss.tallies))
+
+
+@pytest.mark.parametrize("kind", [LossKind.DECOUPLED, LossKind.A3PO])
+def test_a_token_whose_weight_would_be_infinite_is_dropped_and_its_sisters_are_trained(kind: LossKind) -> None:
+    logprobs = torch.tensor([-1.0, -1.0], requires_grad=True)
+    tokens = Tokens(behave=torch.tensor([-200.0, -1.0]), advantages=torch.ones(2), age=torch.ones(2))
+    loss = loss_of(logprobs, tokens, SETTINGS.model_copy(update={"loss": kind}))
+    (gradient,) = torch.autograd.grad(loss.value, logprobs)
+    assert gradient.tolist() == [0.0, -1.0]
+    assert dict(zip(TALLIES, loss.tallies.tolist(), strict=True))["importance_dropped"] == 1.0
+
+
 def test_the_kl_estimate_is_zero_only_at_the_reference() -> None:
     logprobs, tokens = random_tokens(4)
     weighted = SETTINGS.model_copy(update={"kl_weight": 1.0})
@@ -150,3 +179,17 @@ def test_advantages_are_standard_scores_within_the_group() -> None:
 def test_a_group_without_variance_has_no_advantage(reward: float) -> None:
     assert group_advantages([reward] * 8) == [0.0] * 8
     assert group_advantages([reward]) == [0.0], "one sample has nobody to be compared with"
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
+@example([1e200, 0.0])
+@example([1.7e308, -1.7e308])
+@example([1.7e308] * 4)
+def test_advantages_are_finite_for_any_finite_rewards(rewards: list[float]) -> None:
+    advantages = group_advantages(rewards)
+    assert all(map(math.isfinite, advantages))
+    assert abs(sum(advantages)) < 1e-6
+
+
+def test_advantages_of_large_rewards_are_those_of_small_ones() -> None:
+    assert group_advantages([3e5, 1e5, 1e5, 0.0]) == pytest.approx(group_advantages([3e200, 1e200, 1e200, 0.0]))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.errors import ConfigError
+from hexcloud.domain.sample import MAX_REWARD
 from hexcloud.domain.task import TaskSpec
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.rewards import Scorer, reward, reward_of
@@ -76,6 +77,15 @@ def test_a_machine_without_room_for_a_verifier_costs_rewards_and_not_the_node(
     assert scorer.faults["FileNotFoundError"] >= 1
     monkeypatch.undo()
     assert scorer.score([(ids("1"), "1")]) == [1.0]
+    scorer.close()
+
+
+def test_an_absurd_reward_is_the_verifiers_fault_and_not_the_machines(tmp_path: Path) -> None:
+    file = tmp_path / "verify.py"
+    file.write_text("def verify(response, answer): return {'1': 1e200, '2': -2e6, '3': 1e6}[response]")
+    scorer = Scorer(SORT_DIGITS, TaskSpec(reward=f"python:{file}"))
+    assert scorer.score([(ids(text), "") for text in "123"]) == [0.0, 0.0, MAX_REWARD]
+    assert sum(scorer.faults.values()) == 2
     scorer.close()
 
 

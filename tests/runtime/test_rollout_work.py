@@ -81,8 +81,8 @@ def test_chunks_keep_every_lease_in_order(count: int, size: int) -> None:
     assert all(0 < len(chunk) <= size for chunk in split)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
-def test_a_generation_with_a_logprob_that_is_not_finite_is_of_no_use(bad: float) -> None:
+@pytest.mark.parametrize("bad", [float("nan"), float("-inf"), 0.7, -3.4028235e38])
+def test_a_generation_with_a_logprob_that_no_token_can_have_is_of_no_use(bad: float) -> None:
     good = generation(RIGHT)
     assert is_usable(good)
     assert not is_usable(good.model_copy(update={"logprobs": (*good.logprobs[1:], bad)}))

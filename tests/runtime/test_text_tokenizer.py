@@ -48,3 +48,12 @@ def test_a_template_that_complains_or_is_broken_is_an_error_with_a_mend(word_fol
         (word_folder / "chat_template.jinja").write_text(template)
         with pytest.raises(ConfigError, match="chat: false"):
             TextTokenizer(word_folder).prompt("add", "", chat=True)
+
+
+def test_a_model_knows_more_ids_than_its_tokenizer(word_folder: Path) -> None:
+    assert TextTokenizer(word_folder).vocabulary_size == 64
+    (word_folder / "config.json").write_text(json.dumps({"text_config": {"vocab_size": 128}}))
+    assert TextTokenizer(word_folder).vocabulary_size == 128, "of a model that sees too"
+    (word_folder / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"config.json does not say how many ids the model knows \(vocab_size\)"):
+        TextTokenizer(word_folder)

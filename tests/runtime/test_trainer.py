@@ -127,7 +127,8 @@ async def rig(folder: Path, start: Start) -> AsyncIterator[Rig]:
     spec = spec_of(folder)
     (folder / "run").mkdir(exist_ok=True)
     (folder / "node.json").write_text(spec.model_dump_json())
-    access = AccessList("controller", {spec.node_id: token_sha256("trainer"), WORKER: token_sha256("worker")})
+    access = AccessList("controller", {spec.node_id: token_sha256("trainer")})
+    access.admit(WORKER, token_sha256("worker"))
     coordinator = Coordinator(spec, SORT_DIGITS, access, start)
     async with serving(coordinator, "secret") as url:
         made = Rig(folder, coordinator, url)

@@ -193,6 +193,17 @@ def test_a_minibatch_that_is_not_finite_is_skipped_and_the_others_are_trained(ba
     assert not torch.equal(one.model.lm_head.weight, before)
     assert all(map(math.isfinite, (numbers.loss, numbers.grad_norm, numbers.prox_kl, numbers.clip_fraction)))
     assert numbers.grad_norm > 0
+    assert numbers.skipped_minibatches == 1
+
+
+@pytest.mark.parametrize("far", [-95.0, -120.0, -1e4])
+def test_one_token_that_nobody_would_have_sampled_costs_no_minibatch(far: float) -> None:
+    one = learner()
+    before = one.model.lm_head.weight.detach().clone()
+    numbers = one.run(tuple(spoilt(group, far) for group in groups_of(one.model, right_and_wrong(4))))
+    assert numbers.skipped_minibatches == 0
+    assert numbers.importance_dropped > 0 and numbers.grad_norm > 0
+    assert not torch.equal(one.model.lm_head.weight, before)
 
 
 def test_a_step_of_which_nothing_is_finite_leaves_the_weights_and_can_be_followed_by_a_good_one() -> None:
@@ -201,6 +212,7 @@ def test_a_step_of_which_nothing_is_finite_leaves_the_weights_and_can_be_followe
     good = groups_of(one.model, right_and_wrong(1))
     numbers = one.run((spoilt(good[0], float("nan")),))
     assert (numbers.loss, numbers.grad_norm, numbers.prox_kl) == (0.0, 0.0, 0.0)
+    assert numbers.skipped_minibatches == 1
     assert all(torch.equal(tensor, before[name]) for name, tensor in one.model.state_dict().items())
     assert one.run(good, 1).grad_norm > 0
 

@@ -69,7 +69,7 @@ def command(sim: Simulation, node: Node) -> Command:
 @pytest.fixture(scope="session")
 def admit() -> Callable[[Simulation, NodeId], None]:
     def admit_node(sim: Simulation, node: NodeId) -> None:
-        sim.coordinator().admit(node, hashlib.sha256(node.encode()).hexdigest())
+        sim.coordinator().admit(node, hashlib.sha256(node.encode()).hexdigest(), sim.cloud.machines[node].spec.role)
 
     return admit_node
 

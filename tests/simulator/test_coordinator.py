@@ -1,9 +1,11 @@
+import hashlib
 from collections.abc import Callable
 
 import pytest
 
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.plan import Role
 from hexcloud.simulator.simulation import Simulation
 
 Rent = Callable[[Simulation, str], NodeId]
@@ -32,11 +34,17 @@ def test_no_coordinator_answers_before_the_head_is_up(sim: Simulation, rent: Ren
         sim.coordinator()
 
 
-def test_a_node_with_a_foreign_token_never_registers(sim: Simulation, rent: Rent) -> None:
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_a_node_with_a_foreign_token_or_another_role_never_registers(
+    sim: Simulation, rent: Rent, is_foreign: bool
+) -> None:
     rent(sim, "trainer-0")
     rollout = rent(sim, "rollout-0")
     sim.clock.sleep(BOOT_S)
-    sim.coordinator().admit(rollout, "another hash")
+    if is_foreign:
+        sim.coordinator().admit(rollout, "another hash", Role.ROLLOUT)
+    else:
+        sim.coordinator().admit(rollout, hashlib.sha256(rollout.encode()).hexdigest(), Role.TRAINER)
     assert rollout not in {node.node_id for node in sim.coordinator().view().nodes}
 
 

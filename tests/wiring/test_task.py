@@ -39,7 +39,7 @@ def test_samples_that_do_not_fit_the_models_context_are_refused_before_anything_
     engine: str, context: int, is_refused: bool, tmp_path: Path
 ) -> None:
     folder = make_word_folder(tmp_path / "model")
-    (folder / "config.json").write_text(f'{{"max_position_embeddings": {context}}}')
+    (folder / "config.json").write_text(f'{{"vocab_size": 64, "max_position_embeddings": {context}}}')
     (tmp_path / "p.jsonl").write_text('{"prompt": "add 1 2", "answer": "3"}\n')
     task = {"name": f"jsonl:{tmp_path}/p.jsonl", "max_prompt_tokens": 32, "max_new_tokens": 8}
     spec = RunSpec(task=task, weights=str(folder), engine=engine)
