@@ -63,6 +63,13 @@ def ask_of(node: Node) -> Ask:
     return node.role.value if is_gang else node.unit, node.requested_at_s
 
 
+def mates(node: Node, nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Return the other machines of the call in which a machine was asked for."""
+    if node.gang == 1:
+        return ()
+    return tuple(one for one in nodes if one.id != node.id and ask_of(one) == ask_of(node))
+
+
 def is_up(node: Node, nodes: Iterable[Node]) -> bool:
     """Is everything ready that was asked for together with a machine?"""
     return all(one.status is NodeStatus.READY for one in nodes if ask_of(one) == ask_of(node))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hexcloud.controller.gang import mates
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.observe import Seen
 from hexcloud.controller.outside import Timing
@@ -77,7 +78,9 @@ def _follow(node: Node, seen: Seen, patience: Patience) -> Node:
         case NodeStatus.LOST | NodeStatus.DRAINING:
             return _gone(node, seen, node.cause) if is_listed is False else node
         case NodeStatus.REQUESTED:
-            return node  # its launch is called until it returns, whatever the list says
+            # Its launch is called until it returns, whatever the list says; who was rented with it may have been told.
+            is_rented = any(one.status in _RUNNING for one in mates(node, seen.nodes))
+            return node.model_copy(update={"status": NodeStatus.STARTING}) if is_rented else node
         case _:
             return _follow_running(node, seen, patience, is_listed)
 

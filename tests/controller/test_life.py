@@ -8,7 +8,7 @@ from hexcloud.controller.memory import Ending, Memory
 from hexcloud.controller.observe import Seen, observe
 from hexcloud.controller.outside import Ports, Timing
 from hexcloud.controller.reconcile import Controller
-from hexcloud.domain.fleet import Node, NodeStatus
+from hexcloud.domain.fleet import Node, NodeId, NodeStatus
 from hexcloud.domain.plan import Role
 from hexcloud.domain.policy import Policy
 from hexcloud.simulator.simulation import Simulation
@@ -47,6 +47,20 @@ def after(seen: Seen, status: NodeStatus, is_listed: bool, role: Role = Role.ROL
 def test_an_intent_is_one_until_its_launch_has_returned(seen: Seen) -> None:
     assert after(seen, NodeStatus.REQUESTED, is_listed=True) is NodeStatus.REQUESTED
     assert after(seen, NodeStatus.REQUESTED, is_listed=False) is NodeStatus.REQUESTED
+
+
+@pytest.mark.parametrize("role", [Role.ROLLOUT, Role.TRAINER])
+def test_an_intent_whose_call_returned_for_its_gang_is_no_intent_any_more(seen: Seen, role: Role) -> None:
+    """The controller died between the notes of two machines of one call."""
+    first = node(seen, NodeStatus.STARTING, role).model_copy(update={"gang": 2})
+    wide = {"id": NodeId("sim.other.1"), "rank": 1, "head": first.slot if role is Role.ROLLOUT else None}
+    second = first.model_copy(update=wide | {"status": NodeStatus.REQUESTED})
+    together = replace(seen, nodes=(first, second))
+    assert follow(second, together, heard(seen)).status is NodeStatus.STARTING
+    asked = replace(seen, nodes=(first.model_copy(update={"status": NodeStatus.REQUESTED}), second))
+    assert follow(second, asked, heard(seen)).status is NodeStatus.REQUESTED
+    earlier = replace(seen, nodes=(first.model_copy(update={"requested_at_s": first.requested_at_s - 1.0}), second))
+    assert follow(second, earlier, heard(seen)).status is NodeStatus.REQUESTED
 
 
 def test_a_node_is_ready_when_the_coordinator_knows_it(seen: Seen) -> None:
