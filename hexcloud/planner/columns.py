@@ -112,8 +112,8 @@ class _Shop:
             self._crew_numbers[kind] = len(self.crews)
             single = self._single(offer.gpu)
             most = min(self._deepest, self._policy.max_gang_nodes, LARGEST_GANG)
-            team = _Team(single.gpu, single.efficiency, offer.gpu_count, offer.network_gb_per_s, most)
-            self.crews.append(_crew(team, self._workload))
+            team = Team(single.gpu, single.efficiency, offer.gpu_count, offer.network_gb_per_s, most)
+            self.crews.append(crew_of(team, self._workload))
         return self._crew_numbers[kind]
 
     def _rungs(self, offer: Offer) -> Iterator[RolloutColumn]:
@@ -160,7 +160,7 @@ class _Shop:
         return self._speeds[key]
 
 
-class _Team(NamedTuple):
+class Team(NamedTuple):
     """Machines of a kind that may train, with all that the rates of their gangs depend on beside the job."""
 
     gpu: GpuSpec
@@ -173,7 +173,7 @@ class _Team(NamedTuple):
 
 
 @functools.lru_cache(maxsize=_REMEMBERED_CREWS)
-def _crew(team: _Team, workload: Workload) -> Crew:
+def crew_of(team: Team, workload: Workload) -> Crew:
     """Return a gang of every number of nodes, in the fastest layout that fits.
 
     Thousands of layouts and passes are weighed for one job on a market, half the time of a plan, and neither prices nor
@@ -197,7 +197,7 @@ def _crew(team: _Team, workload: Workload) -> Crew:
     return tuple(crew)
 
 
-def _fastest(team: _Team, formation: Formation, workload: Workload) -> tuple[float, Gang] | None:
+def _fastest(team: Team, formation: Formation, workload: Workload) -> tuple[float, Gang] | None:
     """Return step time and gang in its fastest passes, or None when none fits a rank, or there are not even samples for
     all."""
     if workload.samples_per_step < formation.data_ranks:
