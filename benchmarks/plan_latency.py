@@ -5,7 +5,7 @@ is planned once, cold: p50 and p95 are over these single runs of `make_plan`, ea
 remembers no gangs. Then, after 1 % of prices moved, it is planned in pairs: from nothing and from the plan in force, in
 turns, and the best of each counts. Seconds are of CPU, as a busy machine changes the clock more than the work; wall
 seconds are printed beside them. A second group asks the same of a cautious policy (half spot, 0.7 survive a lost
-domain): there HiGHS's nodes are slow, caps of 25 USD/h take up to 7 s, and the seconds are printed without a bar.
+domain): there HiGHS's nodes are slow, caps of 25 USD/h take up to 6 s, and the seconds are printed without a bar.
 
 Bars. p95 of a cold plan: 2 s (aim for the median: 0.25 s). Warm over cold: the sums over all asks of an objective, at
 most 1. Pruning: on an even sample of the market, as the whole takes minutes an ask without it, `solve` with all columns
