@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from hexcloud.adapters.files import find_model
 from hexcloud.adapters.markets.snapshot import SnapshotMarket
+from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, solve
 from hexcloud.planner.columns import build_columns
@@ -24,7 +25,7 @@ from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import trial_at
 from hexcloud.planner.useful import Useful
-from tests.planner.oracle import EXAMPLES, Makers, broken, brute_force, cost, picks, problems
+from tests.planner.oracle import EXAMPLES, FEWER, Makers, broken, brute_force, cost, picks, problems
 
 PACE = 3.0
 NOW_S = 1_785_500_000.0
@@ -74,6 +75,23 @@ def test_the_cheapest_plan_of_few_offers_is_that_of_brute_force(makers: Makers, 
     found = solve(problem, gap=0.0)
     assert found.usd_per_hour == pytest.approx(expected, rel=1e-6)
     assert found.proof.lower_bound_usd_per_hour == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.data())
+@FEWER
+def test_the_cheapest_samples_of_few_offers_are_those_of_every_column(makers: Makers, data: st.DataObject) -> None:
+    drawn = replace(narrow_problem(makers, data), slack={})
+    wishes = {"objective": Objective.BUDGET_RUN, "budget_usd": 1e9, "run_samples": 1e4, "target_samples_per_s": None}
+    problem = replace(drawn, policy=drawn.policy.model_copy(update=wishes))
+    try:
+        whole = solve(replace(problem, keeps_all=True))
+    except InfeasibleError:
+        with pytest.raises(InfeasibleError):
+            solve(problem)
+        return
+    pruned = solve(problem)
+    ratios = [plan.usd_per_hour / plan.samples_per_s for plan in (pruned, whole)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=2 * MIP_GAP)
 
 
 def useful_of(market: Market, workload: Workload, policy: Policy) -> Useful:
