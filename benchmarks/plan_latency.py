@@ -1,17 +1,24 @@
 """How long does a plan over the whole market take, and what of it is needed?
 
 Every ask (three models, two objectives, three levels each; survival of a lost domain and egress on, gap 0.1 % proven)
-is planned once, cold: p50 and p95 are over these single runs of `make_plan`. Then, after 1 % of prices moved, it is
-planned in pairs: from nothing and from the plan in force, in turns. Seconds are of CPU, as a busy machine changes the
-clock more than the work; wall seconds are printed beside them.
+is planned once, cold: p50 and p95 are over these single runs of `make_plan`, each as the first of its process, which
+remembers no gangs. Then, after 1 % of prices moved, it is planned in pairs: from nothing and from the plan in force, in
+turns, and the best of each counts. Seconds are of CPU, as a busy machine changes the clock more than the work; wall
+seconds are printed beside them. A second group asks the same of a cautious policy (half spot, 0.7 survive a lost
+domain): there HiGHS's nodes are slow, caps of 25 USD/h take up to 6 s, and the seconds are printed without a bar.
 
-Bars. p95 of a cold plan: 2 s (aim for the median: 0.25 s). Warm over cold: the sums over all asks and pairs, at most 1.
-Pruning: on an even sample of the market, as the whole takes minutes an ask without it, `solve` with all columns of any
-degree, batch and gang takes at least twice as long for either objective, and finds the same optimum within the gap.
+Bars. p95 of a cold plan: 2 s (aim for the median: 0.25 s). Warm over cold: the sums over all asks of an objective, at
+most 1. Pruning: on an even sample of the market, as the whole takes minutes an ask without it, `solve` with all columns
+of any degree, batch and gang takes at least twice as long for either objective, and finds the same optimum within the
+gap.
 
-Whole `make_plan` over HiGHS alone, at most 2, can be read in two ways, and both are printed: over the time of HiGHS
-inside `make_plan`, to which the pruning leaves little, so that this is over 2; and over HiGHS on the models as they
-stand, with every column, on the sample. The bar is on the second: there HiGHS is given what `make_plan` is given.
+Whole `make_plan` over HiGHS alone, at most 2, can be read in two ways. Over HiGHS on the models as they stand, with
+every column, on the sample: there HiGHS is given what `make_plan` is given, and 2 is far away. Over HiGHS on the models
+that `make_plan` solves: min_cost cannot be at 2 there. Pruning leaves HiGHS some 25 ms of a min_cost ask, and 200 ms of
+a max_throughput one, and to screen, index and weigh 7,300 offers takes 60 to 90 ms of Python and numpy, whatever is
+asked (and 100 ms more to estimate gangs, the first time in a process). So the bars there, one for each objective in a
+process that remembers its gangs, are 1.5 times what was measured (4.5 and 2.0): they tell when that part grows. On the
+sample of a smoke run HiGHS has less to do, so they are twice as high.
 """
 
 import json
@@ -32,7 +39,7 @@ from hexcloud.domain.plan import Allocation
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, solve
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import build_columns, crew_of
 from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
@@ -44,11 +51,13 @@ LEAST_OFFERS = 4000
 P95_BAR_S = 2.0
 AIM_S = 0.25
 WARM_BAR = 1.0
-PAIRS = 3
+PAIRS = 5
+CAUTIOUS = {"max_spot_share": 0.5, "survival_share": 0.7}
 PRUNABLE = (" 5k", " 20k", " 25 ", " 100 ")
 SAMPLE = 1500
 PRUNING_BAR = 2.0
 OVERHEAD_BAR = 2.0
+INSIDE_BARS = {Objective.MIN_COST: 7.0, Objective.MAX_THROUGHPUT: 3.0}
 MOVED_SHARE = 0.01
 Seconds = float
 
@@ -72,8 +81,13 @@ class Row:
     cold_s: Seconds
     wall_s: Seconds
     highs_s: Seconds
-    again_s: Seconds
-    warm_s: Seconds
+    """Of the cold plan."""
+    again_s: Seconds = 0.0
+    """The best of a few from nothing, after prices moved."""
+    again_highs_s: Seconds = 0.0
+    """Of that one."""
+    warm_s: Seconds = 0.0
+    """The best of a few from the plan in force."""
 
 
 class HighsClock:
@@ -114,6 +128,11 @@ def prunable() -> list[Ask]:
     return [ask for ask in asks(MODELS[1:2]) if any(level in ask.name for level in PRUNABLE)]
 
 
+def careful_of(ask: Ask) -> Ask:
+    """Return the same wish under the shares of `policies/spot_cautious.yaml`."""
+    return replace(ask, policy=ask.policy.model_copy(update=CAUTIOUS))
+
+
 def moved(market: Market) -> Market:
     """Return the market after 1 % of its prices moved by up to a third."""
     dice = random.Random(1)
@@ -137,15 +156,24 @@ def plan(ask: Ask, market: Market, start: Allocation | None = None) -> Allocatio
     return make_plan(market, ask.workload, ask.policy, FleetState(), start).plan.allocation
 
 
-def measure(ask: Ask, market: Market, later: Market, clock: HighsClock, pairs: int) -> Row:
+def cold(ask: Ask, market: Market, clock: HighsClock) -> Row:
+    """Plan as the first time in a process."""
+    crew_of.cache_clear()
     clock.read()
     first, cold_s, wall_s = timed(lambda: plan(ask, market))
-    highs_s = clock.read()
-    again_s = warm_s = 0.0
-    for _ in range(pairs):
-        again_s += timed(lambda: plan(ask, later))[1]
-        warm_s += timed(lambda: plan(ask, later, first))[1]
-    return Row(ask.name, ask.policy.objective, first, cold_s, wall_s, highs_s, again_s, warm_s)
+    return Row(ask.name, ask.policy.objective, first, cold_s, wall_s, clock.read())
+
+
+def measure(ask: Ask, market: Market, later: Market, clock: HighsClock) -> Row:
+    """Plan cold, and then from nothing and from the plan in force in turns."""
+    row = cold(ask, market, clock)
+    fresh, warm = [], []
+    for _ in range(PAIRS):
+        clock.read()
+        fresh.append((timed(lambda: plan(ask, later))[1], clock.read()))
+        warm.append(timed(lambda: plan(ask, later, row.plan))[1])
+    again_s, again_highs_s = min(fresh)
+    return replace(row, again_s=again_s, again_highs_s=again_highs_s, warm_s=min(warm))
 
 
 @dataclass(frozen=True)
@@ -181,69 +209,113 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
 
 
-def show(rows: list[Row], prunings: list[Pruning]) -> None:
+def show(measured: "Measured") -> None:
     print(
         f"{'ask':<34}{'USD/h':>9}{'samples/s':>11}{'nodes':>7}{'cold s':>8}{'wall s':>8}{'HiGHS s':>9}{'warm/cold':>11}"
     )
-    for row in rows:
-        print(
-            f"{row.name:<34}{row.plan.usd_per_hour:>9.2f}{row.plan.samples_per_s:>11.2f}{row.plan.proof.nodes:>7}"
-            f"{row.cold_s:>8.3f}{row.wall_s:>8.3f}{row.highs_s:>9.3f}{row.warm_s / row.again_s:>11.2f}"
-        )
+    for row in measured.rows:
+        print(f"{seconds_of(row)}{row.warm_s / row.again_s:>11.2f}")
+    print("\nhalf spot, 0.7 survive:")
+    for row in measured.cautious:
+        print(seconds_of(row))
     print(f"\n{'pruning':<34}{'pruned s':>10}{'all columns s':>15}{'ratio':>8}{'best apart':>14}")
-    for one in prunings:
+    for one in measured.prunings:
         ratio = one.unpruned_s / one.pruned_s
         print(f"{one.name:<34}{one.pruned_s:>10.3f}{one.unpruned_s:>15.3f}{ratio:>8.1f}{one.apart:>14.5f}")
+
+
+def seconds_of(row: Row) -> str:
+    """Return a line on the cold plan."""
+    return (
+        f"{row.name:<34}{row.plan.usd_per_hour:>9.2f}{row.plan.samples_per_s:>11.2f}{row.plan.proof.nodes:>7}"
+        f"{row.cold_s:>8.3f}{row.wall_s:>8.3f}{row.highs_s:>9.3f}"
+    )
 
 
 def bar(value: float, limit: float, *, at_least: bool = False) -> dict[str, float | bool]:
     return {"value": value, "bar": limit, "ok": value >= limit if at_least else value <= limit}
 
 
-def over_highs_inside(rows: list[Row], objective: Objective) -> float:
-    """Return seconds of `make_plan` over those that HiGHS takes inside it, for one objective."""
-    own = [row for row in rows if row.objective is objective]
-    return sum(row.cold_s for row in own) / sum(row.highs_s for row in own)
-
-
-def judge(rows: list[Row], prunings: list[Pruning], offers: int, least_offers: int) -> dict[str, object]:
-    cold = [row.cold_s for row in rows]
-    warm = sum(row.warm_s for row in rows) / sum(row.again_s for row in rows)
-    ratios = {
-        objective: sum(one.unpruned_s for one in own) / sum(one.pruned_s for one in own)
-        for objective in {one.objective for one in prunings}
-        for own in [[one for one in prunings if one.objective is objective]]
-    }
-    alone = sum(one.unpruned_highs_s for one in prunings)
-    inside = {objective.value: over_highs_inside(rows, objective) for objective in {row.objective for row in rows}}
-    whole = sum(one.whole_s for one in prunings)
+def by_objective(rows: list[Row], of: Callable[[list[Row]], float]) -> dict[Objective, float]:
+    """Return a figure of the rows of each objective."""
     return {
-        "benchmark": "plan_latency",
-        "metrics": {
-            "p50_s": statistics.median(cold),
-            "p95_s": percentile(cold, 0.95),
+        one: of([row for row in rows if row.objective is one])
+        for one in Objective
+        if any(row.objective is one for row in rows)
+    }
+
+
+def over_highs_cold(rows: list[Row]) -> float:
+    """Return seconds of `make_plan` over those that HiGHS takes inside it, the first time in a process."""
+    return sum(row.cold_s for row in rows) / sum(row.highs_s for row in rows)
+
+
+def over_highs_inside(rows: list[Row]) -> float:
+    """Return the same for a process that has planned the job before."""
+    return sum(row.again_s for row in rows) / sum(row.again_highs_s for row in rows)
+
+
+def warm_over_cold(rows: list[Row]) -> float:
+    return sum(row.warm_s for row in rows) / sum(row.again_s for row in rows)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that was measured."""
+
+    rows: list[Row]
+    cautious: list[Row]
+    prunings: list[Pruning]
+
+    @property
+    def over_highs_unpruned(self) -> float:
+        """Seconds of `make_plan` over those of HiGHS on models with every column."""
+        return sum(one.whole_s for one in self.prunings) / sum(one.unpruned_highs_s for one in self.prunings)
+
+    @property
+    def unpruned_over_pruned(self) -> dict[Objective, float]:
+        """By objective."""
+        found = {}
+        for objective in sorted({one.objective for one in self.prunings}):
+            own = [one for one in self.prunings if one.objective is objective]
+            found[objective] = sum(one.unpruned_s for one in own) / sum(one.pruned_s for one in own)
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        rows, seconds = self.rows, [row.cold_s for row in self.rows]
+        cautious = [row.cold_s for row in self.cautious]
+        return {
+            "p50_s": statistics.median(seconds),
+            "p95_s": percentile(seconds, 0.95),
             "wall_p50_s": statistics.median(row.wall_s for row in rows),
             "wall_p95_s": percentile([row.wall_s for row in rows], 0.95),
             "aim_p50_s": AIM_S,
+            "remembering_p50_s": statistics.median(row.again_s for row in rows),
+            "cautious_p50_s": statistics.median(cautious),
+            "cautious_p95_s": percentile(cautious, 0.95),
+            "cautious_gap": max(row.plan.proof.gap for row in self.cautious),
             "nodes": sum(row.plan.proof.nodes for row in rows),
-            "highs_share_of_make_plan": sum(row.highs_s for row in rows) / sum(cold),
-            "make_plan_over_highs_inside": sum(cold) / sum(row.highs_s for row in rows),
-            **{f"make_plan_over_highs_inside_{name}": ratio for name, ratio in sorted(inside.items())},
-            "make_plan_over_highs_unpruned": whole / alone,
-        },
-        "bars": {
-            "offers": bar(offers, least_offers, at_least=True),
+            "highs_share_of_make_plan": sum(row.highs_s for row in rows) / sum(seconds),
+            **{f"make_plan_over_highs_cold_{one}": ratio for one, ratio in by_objective(rows, over_highs_cold).items()},
+        }
+
+    def bars(self, leeway: float) -> dict[str, dict[str, float | bool]]:
+        """`leeway`: how many times the usual bars inside `make_plan`."""
+        rows = self.rows
+        inside, warm = by_objective(rows, over_highs_inside), by_objective(rows, warm_over_cold)
+        pruned = self.unpruned_over_pruned
+        return {
             "gap": bar(max(row.plan.proof.gap for row in rows), MIP_GAP * (1 + 1e-6)),
-            "p95_s": bar(percentile(cold, 0.95), P95_BAR_S),
-            "warm_over_cold": bar(warm, WARM_BAR),
+            "p95_s": bar(percentile([row.cold_s for row in rows], 0.95), P95_BAR_S),
+            **{f"warm_over_cold_{one}": bar(ratio, WARM_BAR) for one, ratio in warm.items()},
+            **{f"unpruned_over_pruned_{one}": bar(ratio, PRUNING_BAR, at_least=True) for one, ratio in pruned.items()},
+            "best_apart": bar(max(one.apart for one in self.prunings), 2 * MIP_GAP),
+            "make_plan_over_highs_unpruned": bar(self.over_highs_unpruned, OVERHEAD_BAR),
             **{
-                f"unpruned_over_pruned_{one.value}": bar(ratios[one], PRUNING_BAR, at_least=True)
-                for one in sorted(ratios)
+                f"make_plan_over_highs_inside_{one}": bar(ratio, leeway * INSIDE_BARS[one])
+                for one, ratio in inside.items()
             },
-            "best_apart": bar(max(one.apart for one in prunings), 2 * MIP_GAP),
-            "make_plan_over_highs_alone": bar(whole / alone, OVERHEAD_BAR),
-        },
-    }
+        }
 
 
 def main() -> int:
@@ -252,16 +324,23 @@ def main() -> int:
     later, clock = moved(market), HighsClock()
     wanted = asks(MODELS[1:2] if is_smoke else MODELS)
     plan(wanted[0], market)  # imports and the solver's first construction
-    rows = [measure(ask, market, later, clock, PAIRS) for ask in wanted]
+    rows = [measure(ask, market, later, clock) for ask in wanted]
+    careful = [cold(careful_of(ask), market, clock) for ask in (wanted[1:2] if is_smoke else wanted)]
     sample, _ = whole_market(most=SAMPLE)
-    prunings = [prune(ask, sample, clock) for ask in prunable()]
-    print(f"{len(market.offers)} offers: {source}\n")
-    show(rows, prunings)
-    result = judge(rows, prunings, len(market.offers), 1000 if is_smoke else LEAST_OFFERS)
-    metrics = result["metrics"]
-    print("\n" + "\n".join(f"{name:<46}{value:>10.3f}" for name, value in metrics.items()))  # type: ignore[attr-defined]
-    print(json.dumps(result))
-    return 0 if all(one["ok"] for one in result["bars"].values()) else 1  # type: ignore[attr-defined]
+    measured = Measured(rows, careful, [prune(ask, sample, clock) for ask in prunable()])
+    usable = len(screen(market, wanted[0].workload, wanted[0].policy, FleetState()).offers)
+    print(f"{len(market.offers)} offers: {source}; {usable} have a GPU with bf16 that is known\n")
+    show(measured)
+    proven = sum(offer.proven for offer in market.offers)
+    bars = {
+        "offers": bar(proven, 1000 if is_smoke else LEAST_OFFERS, at_least=True),
+        **measured.bars(2.0 if is_smoke else 1.0),
+    }
+    metrics = {"offers": len(market.offers), "usable_offers": usable, **measured.metrics()}
+    print("\n" + "\n".join(f"{name:<46}{value:>10.3f}" for name, value in metrics.items()))
+    print("\n".join(f"{name:<46}{one['value']:>10.3f} (bar {one['bar']:g})" for name, one in bars.items()))
+    print(json.dumps({"benchmark": "plan_latency", "metrics": metrics, "bars": bars}))
+    return 0 if all(one["ok"] for one in bars.values()) else 1
 
 
 if __name__ == "__main__":

@@ -1,58 +1,39 @@
-"""The whole market: SkyPilot's catalog rows where they are at hand, else a made-up market of the same shape.
+"""The whole market: what hexcloud believes of SkyPilot's catalog rows where they are at hand, else a made-up market.
 
-The rows are read from `$HEXCLOUD_SHARED_DATA/skypilot-catalog` (default: `shared/data` beside the repository). Rows
-without a price, and GPU counts that no machine has, are left out; a GCP machine is its host row plus its GPU row.
+The rows are read from `$HEXCLOUD_SHARED_DATA/skypilot-catalog` (default: `shared/data` beside the repository) as
+`hexcloud catalog refresh --from` reads them: judged by the gate, and laid over the bundled catalog. What is rejected or
+quarantined is no offer. What is believed although its capacity is unproven is one, but its stock is 0: no plan of a
+benchmark sets `try_unproven`. Where the market comes from tells how many there are of each.
 """
 
-import csv
+import functools
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from hexcloud.adapters.files import load_calibration, load_gpus, load_network
-from hexcloud.domain.market import EgressPrice, LinkScope, Market
+from hexcloud.adapters.files import load_calibration, load_gpus, load_network, load_odd_counts, load_rates, load_usual
+from hexcloud.adapters.markets.skypilot import SkyPilotMarket
+from hexcloud.adapters.markets.snapshot import SnapshotMarket
+from hexcloud.adapters.markets.stored import StoredMarket
+from hexcloud.adapters.store.prices import SqlitePrices
+from hexcloud.controller.refresh import Facts, refresh
+from hexcloud.domain.market import EgressPrice, LinkScope, Market, Outcome
 from hexcloud.domain.offer import Offer, Tenure, offer_id
 
 ROOT = Path(__file__).parents[2]
-AS_OF = datetime(2026, 7, 1, tzinfo=UTC)
-GPU_COUNTS = {1, 2, 4, 8, 16}
-DEFAULT_GB_PER_S = 1.25
-"""10 Gbit/s, for machines whose network nobody lists."""
-_GPU_NAMES = {
-    "A100": "A100-40GB",
-    "A100-80GB-SXM": "A100-80GB",
-    "H100-SXM": "H100",
-    "RTXA6000": "A6000",
-    "RTX-6000-Ada": "RTX6000-Ada",
-}
-_RUNPOD_NAMES = {"A100-80GB": "A100-80GB-PCIe", "H100": "H100-PCIe"}
-_GCP_HOSTS = {
-    ("A100", 1): "a2-highgpu-1g",
-    ("A100", 2): "a2-highgpu-2g",
-    ("A100", 4): "a2-highgpu-4g",
-    ("A100", 8): "a2-highgpu-8g",
-    ("A100", 16): "a2-megagpu-16g",
-    ("A100-80GB", 1): "a2-ultragpu-1g",
-    ("A100-80GB", 2): "a2-ultragpu-2g",
-    ("A100-80GB", 4): "a2-ultragpu-4g",
-    ("A100-80GB", 8): "a2-ultragpu-8g",
-    ("H100", 8): "a3-highgpu-8g",
-    ("L4", 1): "g2-standard-8",
-    ("L4", 2): "g2-standard-24",
-    ("L4", 4): "g2-standard-48",
-    ("L4", 8): "g2-standard-96",
-}
-_GCP_DEFAULT_HOST = "n1-standard-16"
+ROWS_AS_OF = datetime(2026, 7, 1, tzinfo=UTC)
+"""When the rows of all files are said to be true. Where the bundle has a fresher price of an offer, that one stands."""
+AS_OF = datetime(2026, 8, 1, tzinfo=UTC)
 # What clouds outside the bundled catalog bill for traffic; general knowledge, enough for egress to count.
 _EGRESS_USD_PER_GB = {
     "azure": (0.0, 0.01, 0.02, 0.087),
     "oci": (0.0, 0.0, 0.0085, 0.0085),
     "ibm": (0.0, 0.0, 0.02, 0.09),
 }
-
-Line = dict[str, str]
 
 
 def shared_data() -> Path:
@@ -63,105 +44,50 @@ def shared_data() -> Path:
 def whole_market(*, most: int | None = None) -> tuple[Market, str]:
     """Return a market of thousands of offers and where it comes from; `most` keeps an even sample of so many."""
     folder = shared_data() / "skypilot-catalog"
-    found = {offer.id: offer for offer in (_recorded(folder) if folder.is_dir() else _made_up())}
-    offers = [found[name] for name in sorted(found)]
-    if most is not None:
-        offers = offers[:: max(1, len(offers) // most)]
-    network = load_network()
+    market, source = _believed(folder) if folder.is_dir() else _imagined()
+    offers = market.offers if most is None else market.offers[:: max(1, len(market.offers) // most)]
     egress = [
         EgressPrice(cloud=cloud, scope=scope, usd_per_gb=usd, source="price list (general knowledge)")
         for cloud, prices in _EGRESS_USD_PER_GB.items()
         for scope, usd in zip(LinkScope, prices, strict=True)
     ]
-    market = Market(
-        as_of=AS_OF,
-        offers=tuple(offers),
-        gpus=load_gpus(),
-        network=network.model_copy(update={"egress": (*network.egress, *egress)}),
-        calibration=load_calibration(),
+    network = market.network.model_copy(update={"egress": (*market.network.egress, *egress)})
+    return market.model_copy(update={"offers": offers, "network": network}), f"{source}; {proven_in_words(offers)}"
+
+
+def proven_in_words(offers: tuple[Offer, ...]) -> str:
+    """Say how many of these offers a plan may use: an unproven one has stock 0."""
+    proven = sum(offer.proven for offer in offers)
+    return f"{proven} offers of proven capacity, {len(offers) - proven} unproven (stock 0)"
+
+
+@functools.cache
+def _believed(folder: Path) -> tuple[Market, str]:
+    """Refresh an empty memory of prices from the folder, and return what is believed then."""
+    bundle, said = SnapshotMarket(), Counter[Outcome]()
+    facts = Facts(
+        usual_usd_per_gpu_hour=load_usual(),
+        usd_per_unit=load_rates(),
+        odd_counts=load_odd_counts(),
+        offers=bundle.market(AS_OF.timestamp()).offers,
     )
-    return market, "SkyPilot catalog rows" if folder.is_dir() else "made-up market of the same shape"
+    with TemporaryDirectory() as home:
+        prices = SqlitePrices(Path(home) / "prices.db")
+        for report in refresh(SkyPilotMarket(folder, ROWS_AS_OF), prices, facts, lambda: AS_OF, every_region=True):
+            if report.problem:
+                raise SystemExit(f"{folder}: {report.cloud}/{report.region}: {report.problem}")
+            said.update(report.outcomes)
+        market = StoredMarket(bundle, prices).market(AS_OF.timestamp())
+    counts = ", ".join(f"{said[outcome]} {outcome.value}" for outcome in Outcome)
+    return market, f"SkyPilot catalog rows as refresh believes them ({counts}) over the bundle"
 
 
-def _recorded(folder: Path) -> Iterator[Offer]:
-    networks = _networks(folder.parent / "instance-network.csv")
-    hosts = {(row["InstanceType"], row["AvailabilityZone"]): row for row in _lines(folder / "gcp-hosts.csv")}
-    for file in sorted(folder.glob("*.csv")):
-        for row in _lines(file) if "InstanceType" in _header(file) and file.stem != "gcp-hosts" else ():
-            cloud = row.get("Cloud") or file.stem
-            whole = _with_host(row, hosts) if cloud == "gcp" else row
-            if whole is not None and whole.get("AcceleratorName"):
-                yield from _offers(cloud, whole, networks)
-
-
-def _offers(cloud: str, row: Line, networks: dict[tuple[str, str], float]) -> Iterator[Offer]:
-    """One offer per tenure that has a price."""
-    count = _number(row["AcceleratorCount"])
-    if count not in GPU_COUNTS:
-        return
-    named = row["AcceleratorName"]
-    gpu = _RUNPOD_NAMES.get(named) if cloud == "runpod" else None
-    zone = row.get("AvailabilityZone") or None
-    for tenure, column in ((Tenure.ON_DEMAND, "Price"), (Tenure.SPOT, "SpotPrice")):
-        usd_per_hour = _number(row.get(column, ""))
-        if usd_per_hour <= 0:
-            continue
-        yield Offer(
-            id=offer_id(cloud, row["Region"], zone, row["InstanceType"], tenure),
-            cloud=cloud,
-            region=row["Region"],
-            zone=zone,
-            instance_type=row["InstanceType"],
-            tenure=tenure,
-            gpu=gpu or _GPU_NAMES.get(named, named),
-            gpu_count=int(count),
-            vcpus=_number(row["vCPUs"]),
-            memory_gib=_number(row["MemoryGiB"]),
-            network_gb_per_s=networks.get((cloud, row["InstanceType"]), DEFAULT_GB_PER_S),
-            usd_per_hour=usd_per_hour,
-            as_of=AS_OF,
-            source="skypilot-catalog",
-        )
-
-
-def _with_host(row: Line, hosts: dict[tuple[str, str], Line]) -> Line | None:
-    """Add the host machine's price to a GCP GPU row; None where the host is not sold there."""
-    if row["InstanceType"]:
-        return row
-    name = _GCP_HOSTS.get((row["AcceleratorName"], int(_number(row["AcceleratorCount"]))), _GCP_DEFAULT_HOST)
-    host = hosts.get((name, row["AvailabilityZone"]))
-    if host is None:
-        return None
-    prices = {}
-    for column in ("Price", "SpotPrice"):
-        parts = (_number(row[column]), _number(host[column]))
-        prices[column] = str(sum(parts)) if min(parts) > 0 else ""
-    suffix = "" if name in _GCP_HOSTS.values() else f"+{row['AcceleratorName']}x{row['AcceleratorCount']}"
-    shape = {"InstanceType": name + suffix, "vCPUs": host["vCPUs"], "MemoryGiB": host["MemoryGiB"]}
-    return {**row, **prices, **shape}
-
-
-def _networks(file: Path) -> dict[tuple[str, str], float]:
-    rows = ((row["cloud"], row["instance_type"], _number(row["network_gbps"])) for row in _lines(file))
-    return {(cloud, name): gbps / 8 for cloud, name, gbps in rows if gbps > 0}
-
-
-def _lines(file: Path) -> Iterator[Line]:
-    with file.open(newline="", encoding="utf-8") as opened:
-        yield from csv.DictReader(opened, restval="")
-
-
-def _header(file: Path) -> list[str]:
-    with file.open(newline="", encoding="utf-8") as opened:
-        return next(csv.reader(opened), [])
-
-
-def _number(text: str) -> float:
-    """Read a number; 0 for what is none, which no price is."""
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+def _imagined() -> tuple[Market, str]:
+    offers = tuple(sorted(_made_up(), key=lambda offer: offer.id))
+    market = Market(
+        as_of=AS_OF, offers=offers, gpus=load_gpus(), network=load_network(), calibration=load_calibration()
+    )
+    return market, "made-up market of the same shape"
 
 
 _KINDS = (

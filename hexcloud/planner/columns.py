@@ -9,11 +9,15 @@ plan has a slower one is as cheap and as good with the fastest. A replica of sev
 as may be one replica, is a Rejection with the memory it needs.
 """
 
+import functools
 import math
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
+from hexcloud.domain.calibration import Efficiency
 from hexcloud.domain.formation import Formation
+from hexcloud.domain.gpu import GpuSpec
 from hexcloud.domain.market import LinkScope, Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Layout, Role, RolloutColumn, TrainerColumn
@@ -36,6 +40,8 @@ LARGEST_GANG = 64
 TCP_GB_PER_S = {"aws": 12.5, "gcp": 12.5}
 """Most between the machines of a replica, by cloud: SkyPilot is not asked for EFA or its like there, so NCCL speaks TCP
 over one interface, which is of 100 Gbit/s where machines list thousands (general knowledge, not re-read)."""
+_REMEMBERED_CREWS = 1_024
+"""A whole market has some 130 kinds of machines that may train, for each job."""
 _NOBODY = OfferId("")
 _ANY = RolloutColumn(offer_id=_NOBODY, tp=1, replicas=1, batch=1, samples_per_s=1.0, generation_s=1.0)
 
@@ -50,8 +56,8 @@ def build_columns(
     shop = _Shop(offers, market, workload, policy)
     rejections: list[Rejection] = []
     kinds: dict[OfferId, tuple[int, int]] = {}
-    for offer in sorted(offers, key=lambda one: one.id):
-        ladder, crew = shop.ladder(offer), shop.crew(offer)
+    for offer in sorted(offers, key=attrgetter("id")):
+        ladder, crew = shop.kind(offer)
         least = [units[0].nodes for units in (shop.ladders[ladder], shop.crews[crew]) if units]
         if least and min(least) <= _depth(offer, policy):
             kinds[offer.id] = (ladder, crew)
@@ -76,13 +82,22 @@ class _Shop:
         """The first is that of machines which may not train."""
         self._market, self._workload, self._policy = market, workload, policy
         self.spans = Spans(market, workload)
+        self._kinds: dict[tuple[str, str, int, float, Tenure], tuple[int, int]] = {}
         self._ladder_numbers: dict[tuple[str, int, float], int] = {}
         self._crew_numbers: dict[tuple[str, int, float], int] = {}
         self._singles: dict[str, Replica] = {}
         self._speeds: dict[tuple[str, int, int], _Speed] = {}
         self._deepest = max((_depth(offer, policy) for offer in offers), default=0)
 
-    def ladder(self, offer: Offer) -> int:
+    def kind(self, offer: Offer) -> tuple[int, int]:
+        """Return the numbers of an offer's ladder and crew."""
+        machine = (offer.cloud, offer.gpu, offer.gpu_count, offer.network_gb_per_s, offer.tenure)
+        known = self._kinds.get(machine)
+        if known is None:
+            known = self._kinds[machine] = (self._ladder(offer), self._crew(offer))
+        return known
+
+    def _ladder(self, offer: Offer) -> int:
         """Return the number of an offer's ladder; the network counts where a replica takes several machines."""
         if not has_disk(Role.ROLLOUT, offer.cloud, self._workload):
             return 0
@@ -93,7 +108,7 @@ class _Shop:
             self.ladders.append(tuple(self._rungs(offer)))
         return self._ladder_numbers[kind]
 
-    def crew(self, offer: Offer) -> int:
+    def _crew(self, offer: Offer) -> int:
         """Return the number of an offer's crew."""
         if offer.tenure is Tenure.SPOT and not self._policy.spot_trainer:
             return 0
@@ -102,7 +117,10 @@ class _Shop:
         kind = (offer.gpu, offer.gpu_count, offer.network_gb_per_s)
         if kind not in self._crew_numbers:
             self._crew_numbers[kind] = len(self.crews)
-            self.crews.append(tuple(self._gangs(offer)))
+            single = self._single(offer.gpu)
+            most = min(self._deepest, self._policy.max_gang_nodes, LARGEST_GANG)
+            team = Team(single.gpu, single.efficiency, offer.gpu_count, offer.network_gb_per_s, most)
+            self.crews.append(crew_of(team, self._workload))
         return self._crew_numbers[kind]
 
     def _rungs(self, offer: Offer) -> Iterator[RolloutColumn]:
@@ -148,41 +166,63 @@ class _Shop:
             self._speeds[key] = _speed_of(Replica(single.gpu, single.efficiency, tp, batch), self._workload)
         return self._speeds[key]
 
-    def _gangs(self, offer: Offer) -> Iterator[TrainerColumn]:
-        """Yield a gang of every number of nodes, in the fastest layout that fits."""
-        for nodes in range(1, min(self._deepest, self._policy.max_gang_nodes, LARGEST_GANG) + 1):
-            formations = _legal_formations(offer, nodes, self._workload)
-            found = [one for formation in formations if (one := self._gang(offer, formation)) is not None]
-            if found:
-                step_s, gang = min(found, key=lambda one: one[0])  # of equally fast ones the first
-                yield TrainerColumn(
+
+class Team(NamedTuple):
+    """Machines of a kind that may train, with all that the rates of their gangs depend on beside the job."""
+
+    gpu: GpuSpec
+    efficiency: Efficiency
+    gpus: int
+    """Of one machine."""
+    network_gb_per_s: float
+    most: int
+    """Machines of the largest gang."""
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_CREWS)
+def crew_of(team: Team, workload: Workload) -> Crew:
+    """Return a gang of every number of nodes, in the fastest layout that fits.
+
+    Thousands of layouts and passes are weighed for one job on a market, half the time of a plan, and neither prices nor
+    stock change them: so they are remembered from plan to plan.
+    """
+    crew = []
+    for nodes in range(1, team.most + 1):
+        formations = _legal_formations(team.gpus, nodes, workload)
+        found = [one for formation in formations if (one := _fastest(team, formation, workload)) is not None]
+        if found:
+            step_s, gang = min(found, key=lambda one: one[0])  # of equally fast ones the first
+            crew.append(
+                TrainerColumn(
                     offer_id=_NOBODY,
                     nodes=nodes,
                     layout=Layout(kind=gang.layout.value, ranks=gang.formation.size, pass_tokens=gang.pass_tokens),
-                    samples_per_s=self._workload.samples_per_step / step_s,
+                    samples_per_s=workload.samples_per_step / step_s,
                     step_s=step_s,
                 )
-
-    def _gang(self, offer: Offer, formation: Formation) -> tuple[float, Gang] | None:
-        """Return step time and gang in its fastest passes, or None when none fits a rank, or there are not even samples
-        for all."""
-        workload, single = self._workload, self._single(offer.gpu)
-        if workload.samples_per_step < formation.data_ranks:
-            return None
-        gangs = (
-            Gang(
-                gpu=single.gpu,
-                efficiency=single.efficiency,
-                nodes=formation.machines,
-                gpus_per_node=formation.ranks,
-                network_gb_per_s=offer.network_gb_per_s,
-                pass_tokens=tokens,
-                layout=formation.kind,
             )
-            for tokens in pass_sizes(workload, single.gpu, formation)
+    return tuple(crew)
+
+
+def _fastest(team: Team, formation: Formation, workload: Workload) -> tuple[float, Gang] | None:
+    """Return step time and gang in its fastest passes, or None when none fits a rank, or there are not even samples for
+    all."""
+    if workload.samples_per_step < formation.data_ranks:
+        return None
+    gangs = (
+        Gang(
+            gpu=team.gpu,
+            efficiency=team.efficiency,
+            nodes=formation.machines,
+            gpus_per_node=formation.ranks,
+            network_gb_per_s=team.network_gb_per_s,
+            pass_tokens=tokens,
+            layout=formation.kind,
         )
-        timed = ((training.step_s(gang, workload), gang) for gang in gangs)
-        return min(timed, key=lambda one: one[0], default=None)
+        for tokens in pass_sizes(workload, team.gpu, formation)
+    )
+    timed = ((training.step_s(gang, workload), gang) for gang in gangs)
+    return min(timed, key=lambda one: one[0], default=None)
 
 
 class _Speed(NamedTuple):
@@ -240,13 +280,13 @@ def across_column(offer: Offer, nodes: int, batch: int, market: Market, workload
     )
 
 
-def _legal_formations(offer: Offer, nodes: int, workload: Workload) -> Iterator[Formation]:
+def _legal_formations(machine_gpus: int, nodes: int, workload: Workload) -> Iterator[Formation]:
     """Yield a gang's formations that differ from each other: tensor parallelism, too, divides heads and machine.
 
     The user's number of ranks needs as many GPUs.
     """
-    model, gpus = workload.model, workload.trainer_ranks or offer.gpu_count
-    if gpus > offer.gpu_count:
+    model, gpus = workload.model, workload.trainer_ranks or machine_gpus
+    if gpus > machine_gpus:
         return
     for kind in workload.layouts:
         is_tp = kind is LayoutKind.TP

@@ -123,9 +123,14 @@ class Model:
         """
         self._cap = min(self._cap, upper)
 
-    def minimise(self, *, gap: float, node_limit: int, relaxed: bool = False) -> Solution:
-        """Solve; `relaxed` lets integers be fractions, which gives a lower bound quickly."""
+    def minimise(self, *, gap: float, node_limit: int, relaxed: bool = False, presolve: bool = True) -> Solution:
+        """Solve; `relaxed` lets integers be fractions, which gives a lower bound quickly.
+
+        `presolve` is HiGHS's own; models that it makes harder go without.
+        """
         solver = _new_solver()
+        if not presolve:
+            solver.setOptionValue("presolve", "off")
         solver.setOptionValue("mip_rel_gap", gap)
         solver.setOptionValue("mip_abs_gap", 0.0)
         solver.setOptionValue("mip_max_nodes", node_limit)

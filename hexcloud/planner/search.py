@@ -16,6 +16,7 @@ from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.floor import Floor, rollout_floor
 from hexcloud.planner.gangs import Ranked, Site
 from hexcloud.planner.milp import INFINITY, Solution, Status
+from hexcloud.planner.pairs import cheapest_first, is_narrow, pairs_at
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
@@ -35,6 +36,8 @@ least."""
 
 FEW = 60
 """Columns of a first guess."""
+_CLOSE = 1.02
+"""Pairs of offers that are tried first cost so much of what any pair costs at least."""
 _HAIR = 1e-9
 _FLOOR_GAP = 1e-3
 _FLOOR_NODES = 100
@@ -121,9 +124,8 @@ def cheapest(problem: Problem, samples_per_s: float, gap: float, start: Held | N
     cap = cap_usd_per_hour(problem)
     trial = raised(trial, cap if best is None else best.solution.objective * (1.0 - gap))
     nodes, bound, unproven = 0 if best is None else best.nodes, INFINITY, 0
-    for ranked in trial.sites:
+    for lower, ranked in cheapest_first(trial.useful, trial.sites, trial.least):
         ceiling = cap if best is None else best.solution.objective * (1.0 - gap)
-        lower = trial.least + ranked.least_usd_per_hour
         if lower >= ceiling or (best is not None and unproven >= _MOST_OPEN):
             bound = min(bound, lower)
             break
@@ -189,7 +191,35 @@ def at_site(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
 
 
 def _searched(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float) -> Found:
-    """As `at_site`, but where the nodes are used up without an answer it still says what is proven.
+    """As `at_site`, but where the nodes are used up without an answer it still says what is proven."""
+    if is_narrow(trial.useful.problem):
+        return _of_pairs(trial, ranked, gap, (ceiling, cutoff))
+    return _of_all(trial, ranked, gap, ceiling, cutoff)
+
+
+def _of_pairs(trial: Trial, ranked: Ranked, gap: float, limits: tuple[float, float]) -> Found:
+    """Search the cheapest pairs of offers, and then those that might be cheaper than the plan of these."""
+    limit = min(limits)
+    least = pairs_at(trial.useful, ranked, 0.0).usd_per_hour
+
+    def under(ceiling: float) -> Found:
+        pairs = pairs_at(trial.useful, ranked, ceiling)
+        among = pairs.offers if trial.among is None else pairs.offers & trial.among
+        site = ranked._replace(able=ranked.able[pairs.gangs])
+        return _of_all(replace(trial, among=among), site, gap, *limits)
+
+    close = least * _CLOSE
+    best = under(min(limit, close))
+    best = replace(best, bound=max(least, min(best.bound, close)))
+    goal = min(limit, best.solution.objective * (1.0 - gap))
+    if best.bound >= goal:
+        return best
+    rest = under(goal)
+    return replace(_better(best, rest), bound=max(best.bound, min(rest.bound, goal)))
+
+
+def _of_all(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: float) -> Found:
+    """Search all columns of the trial.
 
     Where a few nodes settle nothing, a model of whole machines of a kind gives a bound, and the offers that a plan at
     that bound would hold give a plan, before all columns are searched.
@@ -288,7 +318,7 @@ def _guess(trial: Trial, gap: float, start: Held | None) -> Found | None:
     if not trial.sites:
         return None
     known = None if start is None else _of_columns(trial, gap, start)
-    if known is not None:
+    if known is not None or is_narrow(trial.useful.problem):
         return known
     alive = trial.floor.alive
     few = alive[np.argsort(trial.floor.extra[alive], kind="stable")[:FEW]]
@@ -337,7 +367,7 @@ def raised(trial: Trial, ceiling: float) -> Trial:
     """
     floor, useful = trial.floor, trial.useful
     open_sites = sum(floor.usd_per_hour + ranked.least_usd_per_hour < ceiling for ranked in trial.sites)
-    if open_sites <= 1 or ceiling == INFINITY:
+    if open_sites <= 1 or ceiling == INFINITY or is_narrow(useful.problem):
         return trial
     slack = ceiling - floor.usd_per_hour - trial.sites[0].least_usd_per_hour
     near = floor.alive[floor.extra[floor.alive] <= slack]

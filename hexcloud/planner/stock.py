@@ -24,6 +24,8 @@ class Stock:
         self._policy = policy
         self._sold_out = frozenset(fleet.sold_out)
         self._as_of = market.as_of
+        self._depth = policy.max_nodes_per_pool
+        self._age_limits_h = _age_limits_h(policy)
         self._quotas = {quota.key: quota for quota in market.quotas}
         self._ours = _ours(market, fleet) if market.quotas else {}
         self._running = Counter((node.role, node.offer_id) for node in fleet.live())
@@ -47,15 +49,15 @@ class Stock:
         """Return rule and reason why no new machine of the offer may be rented, or None when some may."""
         if offer.id in self._sold_out:
             return "sold_out", "refused us lately"
-        limit_h = self._age_limit_h(offer)
-        if (self._as_of - offer.as_of).total_seconds() > limit_h * 3600.0:
+        limit_h = self._age_limits_h[offer.is_live]
+        if limit_h < math.inf and (self._as_of - offer.as_of).total_seconds() > limit_h * 3600.0:
             mend = f"; read it again: hexcloud catalog refresh --cloud {offer.cloud}" if offer.is_live else ""
             return "price_age", f"price of {offer.as_of:%Y-%m-%d} is over {limit_h:g} h old{mend}"
         if not offer.proven and not self._policy.try_unproven:
             return "unproven", "its price suggests capacity that does not exist (try_unproven: true rents one)"
         if self._available(offer) == 0:
             return "stock", "no machine is listed as available"
-        for draw in offer.draws():
+        for draw in offer.draws() if self._quotas else ():
             quota = self._quotas.get(draw.quota)
             left = draw.units if quota is None else max(0.0, quota.left - self._units_since(quota))
             if left < draw.units:
@@ -84,16 +86,17 @@ class Stock:
         return running if self.refusal(offer) else max(running, self._available(offer))
 
     def _available(self, offer: Offer) -> int:
-        limits = [self._policy.max_nodes_per_pool]
-        if offer.stock is not None:
-            limits.append(offer.stock)
-        if not offer.proven:
-            limits.append(_UNPROVEN_STOCK if self.running(offer.id) == 0 else self._policy.max_nodes_per_pool)
-        return min(limits)
+        depth = self._depth if offer.stock is None else min(self._depth, offer.stock)
+        if offer.proven or self.running(offer.id):
+            return depth
+        return min(depth, _UNPROVEN_STOCK)
 
-    def _age_limit_h(self, offer: Offer) -> float:
-        limits_h = (self._policy.max_price_age_h, self._policy.max_live_price_age_h if offer.is_live else None)
-        return min((limit_h for limit_h in limits_h if limit_h is not None), default=math.inf)
+
+def _age_limits_h(policy: Policy) -> tuple[float, float]:
+    """Return how old a price may be, and how old one that a refresh can renew."""
+    old = math.inf if policy.max_price_age_h is None else policy.max_price_age_h
+    live = math.inf if policy.max_live_price_age_h is None else policy.max_live_price_age_h
+    return old, min(old, live)
 
 
 def _ours(market: Market, fleet: FleetState) -> _Taken:

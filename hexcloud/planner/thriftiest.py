@@ -16,8 +16,9 @@ import numpy as np
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.fastest import first_ceiling
 from hexcloud.planner.floor import rollout_floor
-from hexcloud.planner.gangs import Able, Site
+from hexcloud.planner.gangs import Able, Ranked, Site
 from hexcloud.planner.milp import INFINITY
+from hexcloud.planner.pairs import is_narrow, pairs_at
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
@@ -182,6 +183,9 @@ class _Hope(NamedTuple):
 
 
 def _at_site(trial: Trial, hope: _Hope) -> Found | None:
+    if is_narrow(trial.useful.problem):
+        trial, hope = _of_pairs(trial, hope)
+
     def rules_of(useful: Useful) -> RuleModel:
         near = trial.near(useful, hope.site, hope.spare)
         kept = undominated(Contest(useful, near, hope.gangs.taken))
@@ -190,6 +194,13 @@ def _at_site(trial: Trial, hope: _Hope) -> Found | None:
 
     found = eased_first(trial.useful, rules_of, _ROUGH, 0.0)
     return found if found.solution.values else None
+
+
+def _of_pairs(trial: Trial, hope: _Hope) -> tuple[Trial, _Hope]:
+    """Leave the offers of pairs that cost less at the low end than samples are worth at the high one."""
+    ranked = Ranked(float(hope.gangs.usd_per_hour.min()), hope.site, hope.gangs)
+    pairs = pairs_at(replace(trial.useful, up_to=None), ranked, hope.ratio * trial.useful.top)
+    return replace(trial, among=pairs.offers), hope._replace(gangs=hope.gangs[pairs.gangs])
 
 
 def _improved(problem: Problem, best: _Best, held: Held, between: tuple[float, float], gap: float) -> _Best:

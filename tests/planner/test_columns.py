@@ -14,7 +14,7 @@ from hexcloud.domain.training import LayoutKind
 from hexcloud.domain.workload import Workload
 from hexcloud.estimate.memory import PASS_TOKENS_PLANNED
 from hexcloud.planner.allocate import solve
-from hexcloud.planner.columns import build_columns
+from hexcloud.planner.columns import build_columns, crew_of
 from hexcloud.planner.problem import Problem
 
 MakeOffer = Callable[..., Offer]
@@ -251,3 +251,27 @@ def test_no_plan_is_lost_with_the_layouts_that_are_left_out(
     alone = [usd_per_hour(kind) for kind in LayoutKind]
     assert usd_per_hour(*LayoutKind) == pytest.approx(min(alone))
     assert min(alone) < usd_per_hour(LayoutKind.FSDP)
+
+
+def test_gangs_that_are_remembered_are_those_of_todays_facts_and_job(
+    make_offer: MakeOffer, make_market: MakeMarket, workload: Workload, policy: Policy
+) -> None:
+    """Planning one job, a slower GPU, a wider network and a smaller step in one process confuses nothing."""
+    offer = make_offer("big8")
+    wider = offer.model_copy(update={"network_gb_per_s": 4 * offer.network_gb_per_s})
+    market = make_market(offer)
+    slower = tuple(row.model_copy(update={"mfu": row.mfu / 2}) for row in market.calibration.efficiencies)
+    slow = market.model_copy(update={"calibration": market.calibration.model_copy(update={"efficiencies": slower})})
+    small = workload.model_copy(update={"samples_per_step": workload.samples_per_step // 2})
+    asks = [(offer, market, workload), (offer, slow, workload), (wider, market, workload), (offer, market, small)]
+
+    def gangs() -> list[tuple[TrainerColumn, ...]]:
+        return [build_columns((one,), where, job, policy)[0].trainer for one, where, job in asks]
+
+    crew_of.cache_clear()
+    first, again = gangs(), gangs()
+    assert first == again
+    assert len({tuple(gang.samples_per_s for gang in crew) for crew in first}) == len(asks)
+    for crew, (one, where, job) in zip(first, asks, strict=True):
+        crew_of.cache_clear()
+        assert build_columns((one,), where, job, policy)[0].trainer == crew

@@ -25,6 +25,7 @@ def test_whole_numbers_cost_more_than_their_relaxation() -> None:
     assert solution.objective == pytest.approx(11.0)
     assert solution.bound == pytest.approx(11.0)
     assert model.minimise(gap=0.0, node_limit=1000, relaxed=True).objective == pytest.approx(10.5)
+    assert model.minimise(gap=0.0, node_limit=1000, presolve=False).objective == pytest.approx(11.0)
 
 
 def test_rows_at_their_limit_are_named_and_nameless_rows_are_not() -> None:
