@@ -128,7 +128,11 @@ def _rows(offers: tuple[Offer, ...]) -> list[tuple[object, ...]]:
 
 
 def _type(offer: Offer) -> str:
-    return f"{offer.cloud}:{offer.instance_type}"
+    """Return a name for machines of one size: RunPod gives some of a name more memory in one region than in another,
+    and SkyPilot refuses a catalog with such a type.
+    """
+    size = f"{offer.gpu_count}x{offer.gpu}:{offer.vcpus:g}:{offer.memory_gib:g}"
+    return f"{offer.cloud}:{offer.instance_type}:{size}"
 
 
 def _region(offer: Offer) -> str:

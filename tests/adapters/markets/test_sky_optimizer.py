@@ -61,6 +61,14 @@ def test_on_demand_all_zones_of_the_region_it_takes_are_meant() -> None:
     assert picks((Ask("H100", 8, 1, Tenure.ON_DEMAND),), offers) == {"aws/one/a/h8/on_demand", "aws/one/b/h8/on_demand"}
 
 
+@needs_sky
+def test_machines_of_one_name_and_of_several_sizes_are_told_apart() -> None:
+    large = offer("aws/two/a", "l1", 0.3, Tenure.SPOT).model_copy(update={"memory_gib": 128.0})
+    assert picks((Ask("L4", 1, 1, Tenure.SPOT),), (*OFFERS, large)) == {"aws/one/b/l1/spot"}
+    cheap = large.model_copy(update={"usd_per_hour": 0.1})
+    assert picks((Ask("L4", 1, 1, Tenure.SPOT),), (*OFFERS, cheap)) == {cheap.id}
+
+
 def test_what_sky_cannot_answer_is_a_market_error() -> None:
     """Without SkyPilot the process fails at its import; with it, as nobody lists such a machine."""
     with pytest.raises(MarketError, match="SkyPilot's optimizer failed: "):
@@ -71,6 +79,6 @@ def test_the_catalog_it_reads_has_a_row_for_each_zone_with_both_prices(tmp_path:
     sky_optimizer._write_catalog(tmp_path / CATALOG, OFFERS)
     lines = (tmp_path / CATALOG / "aws" / "vms.csv").read_text().splitlines()
     assert len(lines) == 1 + 6
-    assert "aws:l1,L4,1,16.0,64.0,,,0.2,aws:one,aws:one:b,x86_64" in lines
-    assert "gcp:l1,L4,1,16.0,64.0,,0.7,,gcp:two,gcp:two:a,x86_64" in lines
+    assert "aws:l1:1xL4:16:64,L4,1,16.0,64.0,,,0.2,aws:one,aws:one:b,x86_64" in lines
+    assert "gcp:l1:1xL4:16:64,L4,1,16.0,64.0,,0.7,,gcp:two,gcp:two:a,x86_64" in lines
     assert "H100,['AWS']" in (tmp_path / CATALOG / "common" / "accelerators.csv").read_text()
