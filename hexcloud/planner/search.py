@@ -211,7 +211,7 @@ def _of_pairs(trial: Trial, ranked: Ranked, gap: float, limits: tuple[float, flo
     close = least * _CLOSE
     best = under(min(limit, close))
     best = replace(best, bound=max(least, min(best.bound, close)))
-    goal = min(limit, best.solution.objective * (1.0 - gap))
+    goal = _goal(best, gap, limit)
     if best.bound >= goal:
         return best
     rest = under(goal)
@@ -236,16 +236,24 @@ def _of_all(trial: Trial, ranked: Ranked, gap: float, ceiling: float, cutoff: fl
         return quick
     best = _alike(trial, ranked, gap, (ceiling, cutoff))
     best = _better(quick, best) if _is_answer(quick) else replace(best, bound=max(best.bound, quick.bound))
-    goal = min(cutoff, best.solution.objective * (1.0 - gap))
+    goal = _goal(best, gap, cutoff)
     if best.bound >= goal:
         return best
     rest = eased_first(trial.useful.exact if is_proven else trial.useful, rules_of, gap, goal, _tried)
     return _better(best, rest)
 
 
+def _goal(best: Found, gap: float, cutoff: float) -> float:
+    """Return the bound that proves an answer within the gap; that there is none is proven at the cutoff only."""
+    return min(cutoff, best.solution.objective * (1.0 - gap)) if best.solution.values else cutoff
+
+
 def _better(one: Found, other: Found) -> Found:
-    """Return the better of two answers to one model, or to parts of it, with the better bound."""
-    best = min(one, other, key=lambda found: found.solution.objective)
+    """Return the better of two answers to one model, or to parts of it, with the better bound.
+
+    Where neither is one, the other's word counts: it looked further.
+    """
+    best = min(other, one, key=lambda found: found.solution.objective)
     return replace(best, bound=max(one.bound, other.bound), nodes=one.nodes + other.nodes)
 
 

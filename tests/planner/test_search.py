@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner import alike, search
 from hexcloud.planner.columns import build_columns
+from hexcloud.planner.milp import INFINITY, Solution, Status
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import cheapest
+from hexcloud.planner.search import at_site, cap_usd_per_hour, cheapest, trial_at
+from hexcloud.planner.useful import Useful
 from tests.planner.oracle import FEWER, Makers, problems
 
 MakeOffer = Callable[..., Offer]
@@ -84,6 +87,22 @@ def test_what_machines_of_a_kind_cost_rules_out_no_optimum(makers: Makers, data:
     assert (found is None) == (whole is None)
     if found is not None and whole is not None:
         assert found.solution.objective == pytest.approx(whole.solution.objective, rel=1e-6)
+
+
+@given(st.data())
+@FEWER
+def test_where_any_plan_will_do_one_is_found_if_there_is_one(makers: Makers, data: st.DataObject) -> None:
+    """Also when the offers that machines of a kind point at have none: the others are looked at, too."""
+    problem = data.draw(problems(makers))
+    target = problem.policy.target_samples_per_s
+    assert target is not None
+    trial, cap = trial_at(Useful(problem, target, is_eased=True)), cap_usd_per_hour(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_few_nodes", lambda rules, gap: Solution(Status.STOPPED, INFINITY, -INFINITY, 0))
+        patch.setattr(search, "few_offers", lambda useful, rows: np.zeros(len(useful.table.facts), np.bool_))
+        found = [at_site(trial, ranked, INFINITY, cap) for ranked in trial.sites]
+    whole = cheapest(replace(problem, keeps_all=True), target, 0.0)
+    assert any(one.solution.values for one in found) == (whole is not None)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
