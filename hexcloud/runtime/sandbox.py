@@ -63,6 +63,15 @@ class Limits:
         return limits if self.cpu_s is None else limits | {"RLIMIT_CPU": self.cpu_s}
 
 
+_MENDS = {
+    Isolation.FULL: "Full isolation needs root or unprivileged user namespaces. Allow them, or say `isolation: limits` "
+    "under `task:` if every verifier, and every response that it runs, may use the network and read what this user may "
+    "read",
+    Isolation.LIMITS: "Root can't be limited, so another user runs it: say `isolation: full` under `task:`, or use a "
+    "Python that every user may read",
+}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a verification gave."""
@@ -77,7 +86,7 @@ class Sandbox:
 
     def __init__(self, source: str, limits: Limits, isolation: Isolation) -> None:
         """Start it. Raises ConfigError when the kernel grants no room without network, or the source is broken."""
-        self._limits = limits
+        self._limits, self._isolation = limits, isolation
         self._root = tempfile.TemporaryDirectory(prefix="hexcloud-verifier-")
         leash, self._leash = os.pipe()
         home = WORK if isolation is Isolation.FULL else self._root.name
@@ -166,11 +175,7 @@ class Sandbox:
     def _refuse(self, reason: str) -> NoReturn:
         self.close()
         if self._process.returncode == NO_ROOM:
-            raise ConfigError(
-                f"a verifier can't be kept apart here: {reason}. Full isolation needs root or unprivileged user "
-                f"namespaces. Allow them, or say `isolation: limits` under `task:` if every verifier, and every "
-                f"response that it runs, may use the network and read what this user may read"
-            )
+            raise ConfigError(f"a verifier can't be kept apart here: {reason}. {_MENDS[self._isolation]}")
         raise ConfigError(f"the verifier cannot be used: {reason}")
 
 

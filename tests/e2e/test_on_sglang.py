@@ -10,24 +10,39 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from hexcloud.adapters.engines.sglang_home import SGLANG_PYTHON, find_sglang
 from hexcloud.domain.errors import ConfigError
+from hexcloud.runtime.weights import write_weights
+from tests.runtime.words import make_word_folder
 
 pytestmark = [pytest.mark.sglang, pytest.mark.timeout(2400)]
 
-ETA, BATCH = 4, 256
-"""A step a second wants more samples than the servers make on a CPU: they are always at work when weights arrive."""
+ETA, STEPS = 4, 20
 RUN = f"""
 name: on-sglang
 engine: sglang
 target: 5k        # two rollout machines, one GPU each
-batch: {BATCH}
+batch: 256
 group: 8
 eta: {ETA}
-steps: 20
+steps: {STEPS}
 trace: null
 """
+LONG_RUN = (
+    RUN.replace("256", "32")
+    + """
+task: {name: "jsonl:problems.jsonl", reward: "python:verify.py", max_new_tokens: 160}
+weights: model
+"""
+)
+"""A hundred tokens a response: servers on a CPU make fewer than the trainer takes, so they are at work when weights
+arrive. And were they faster, weights, which call for new work, would still arrive before that work is done."""
+VERIFY = "def verify(response, answer): return min(1.0, len(response.split()) / 20)"
+VOCABULARY = 256
+"""About as many tokens come before a random model's end: half of the responses are cut, and rewards differ."""
 
 
 @pytest.fixture
@@ -54,18 +69,31 @@ def processes(home: Path) -> list[psutil.Process]:
 
 
 def test_twenty_steps_on_two_servers_stay_within_eta_and_leave_nothing(home: Path) -> None:
-    (home / "run.yaml").write_text(RUN)
+    ends = train(home, RUN)
+    assert sum(end["generations"] for end in ends) >= STEPS * 256
+
+
+def test_requests_that_run_when_weights_arrive_go_on_under_both_versions(home: Path) -> None:
+    write_long_task(home)
+    ends = train(home, LONG_RUN)
+    assert sum(end["generations"] for end in ends) >= STEPS * 32
+    assert sum(end["of_several_versions"] for end in ends) > 0
+
+
+def train(home: Path, run: str) -> list[dict[str, Any]]:
+    """Train to the end, see that nothing failed and nothing is left, and return each rollout node's last word."""
+    (home / "run.yaml").write_text(run)
     done = subprocess.run(
-        [sys.executable, "-m", "hexcloud.cli", "up", str(home / "run.yaml"), "--yes", "--json"],
+        [sys.executable, "-m", "hexcloud.cli", "up", "run.yaml", "--yes", "--json"],
         env={**os.environ, "HEXCLOUD_HOME": str(home), "OMP_NUM_THREADS": "1"},
-        cwd="/",
+        cwd=home,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
-    assert report["steps"] == 20
+    assert report["steps"] == STEPS
     assert report["max_staleness"] <= report["eta"] == ETA
     assert report["nodes_left"] == 0
     assert (Path(report["output"]) / "model.safetensors").exists()
@@ -74,12 +102,33 @@ def test_twenty_steps_on_two_servers_stay_within_eta_and_leave_nothing(home: Pat
         events for events in map(events_of, (home / "runs" / report["run"] / "nodes").glob("*rollout*")) if events
     ]
     assert sum("sglang_ready" in names(events) for events in served) >= 2
+    assert sum(event["event"] == "weights_loaded" for events in served for event in events) > 2, "updates came"
     assert not any({"generation_failed", "engine_call_failed", "weights_load_failed"} & names(one) for one in served)
-    ends = [event for events in served for event in events if event["event"] == "sglang_ended"]
-    assert sum(end["generations"] for end in ends) >= 20 * BATCH
-    assert sum(end["of_several_versions"] for end in ends) > 0, (
-        "updates met requests, which went on under both versions"
+    return [event for events in served for event in events if event["event"] == "sglang_ended"]
+
+
+def write_long_task(folder: Path) -> None:
+    """Write problems, a verifier and a random model that talks long."""
+    problems = [{"prompt": f"add {one} {other}", "answer": ""} for one in range(10) for other in range(10)]
+    (folder / "problems.jsonl").write_text("\n".join(map(json.dumps, problems)))
+    (folder / "verify.py").write_text(VERIFY)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        bos_token_id=0,
+        eos_token_id=1,
     )
+    model = LlamaForCausalLM(config)
+    described = config.to_dict() | {"architectures": [type(model).__name__]}
+    words = make_word_folder(folder / "words")
+    tokenizer = {path.name: path.read_text() for path in words.glob("tokenizer*")}
+    write_weights(folder / "model", model.state_dict(), described, tokenizer)
 
 
 def events_of(node: Path) -> list[dict[str, Any]]:

@@ -205,6 +205,7 @@ def test_limits_alone_leave_the_network_and_still_end_everything() -> None:
     try:
         sandbox = Sandbox(f"def verify(response, answer):\n{lines}", BRIEF, Isolation.LIMITS)
     except ConfigError as error:
+        assert "`isolation: full`" in str(error), "what is refused here is what was asked for"
         pytest.skip(str(error))
     with sandbox:
         assert sandbox.verify("", "") == Verdict(1.0)
