@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.clouds.gcp_cloud import GcpCloud, gcp_cloud
+from tests.clouds.gcp_scenario import small_cloud
+
 # No example has a deadline: on a busy machine any may take a second.
 settings.register_profile("hexcloud", settings.get_profile("default"), deadline=None)
 settings.load_profile("hexcloud")
@@ -92,6 +95,19 @@ def moto(moto_server: MotoServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     return moto_server
+
+
+@pytest.fixture(scope="module")
+def gcp_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcpCloud]:
+    with gcp_cloud(small_cloud(), tmp_path_factory.mktemp("gcp")) as running:
+        yield running
+
+
+@pytest.fixture
+def gcp(gcp_process: GcpCloud) -> GcpCloud:
+    """The stand-in for Google Cloud, as small as new."""
+    gcp_process.start_again(small_cloud())
+    return gcp_process
 
 
 @pytest.fixture

@@ -9,32 +9,19 @@ from google.api_core.exceptions import BadRequest, Conflict, NotFound, ServiceUn
 from google.cloud import compute_v1
 
 from hexcloud.adapters.clouds.gcp_access import Service
-from tests.clouds.gcp_cloud import GcpCloud, gcp_cloud
-from tests.clouds.gcp_scenario import small_cloud
+from tests.clouds.gcp_cloud import GcpCloud
 
 ZONE = "us-central1-a"
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcpCloud]:
-    with gcp_cloud(small_cloud(), tmp_path_factory.mktemp("gcp")) as running:
-        yield running
-
-
 @pytest.fixture
-def cloud(process: GcpCloud) -> GcpCloud:
-    process.start_again(small_cloud())
-    return process
-
-
-@pytest.fixture
-def instances(cloud: GcpCloud) -> Iterator[compute_v1.InstancesClient]:
-    with compute_v1.InstancesClient(**arguments(cloud)) as client:
+def instances(gcp: GcpCloud) -> Iterator[compute_v1.InstancesClient]:
+    with compute_v1.InstancesClient(**arguments(gcp)) as client:
         yield client
 
 
-def arguments(cloud: GcpCloud) -> dict[str, Any]:
-    access = cloud.access()
+def arguments(gcp: GcpCloud) -> dict[str, Any]:
+    access = gcp.access()
     options = access.client_options(Service.COMPUTE)
     return {"credentials": access.credentials_for(Service.COMPUTE), "client_options": options}
 
@@ -49,9 +36,9 @@ def start(instances: compute_v1.InstancesClient, instance: compute_v1.Instance) 
     return instances.insert_unary(project="demo", zone=ZONE, instance_resource=instance)
 
 
-def test_a_machine_starts_runs_is_listed_and_goes(cloud: GcpCloud, instances: compute_v1.InstancesClient) -> None:
+def test_a_machine_starts_runs_is_listed_and_goes(gcp: GcpCloud, instances: compute_v1.InstancesClient) -> None:
     operation = start(instances, spot("vm1"))
-    with compute_v1.ZoneOperationsClient(**arguments(cloud)) as operations:
+    with compute_v1.ZoneOperationsClient(**arguments(gcp)) as operations:
         assert operations.get(project="demo", zone=ZONE, operation=operation.name).status.name == "DONE"
     found = instances.get(project="demo", zone=ZONE, instance="vm1")
     assert (found.status, found.labels["run"], found.scheduling.provisioning_model) == ("RUNNING", "one", "SPOT")
@@ -65,36 +52,36 @@ def test_a_machine_starts_runs_is_listed_and_goes(cloud: GcpCloud, instances: co
         instances.get(project="demo", zone=ZONE, instance="vm1")
 
 
-def test_a_machine_takes_its_time(cloud: GcpCloud, instances: compute_v1.InstancesClient) -> None:
-    cloud.change(boot_s=0.3)
+def test_a_machine_takes_its_time(gcp: GcpCloud, instances: compute_v1.InstancesClient) -> None:
+    gcp.change(boot_s=0.3)
     assert start(instances, spot("vm1")).status.name == "PENDING"
     assert instances.get(project="demo", zone=ZONE, instance="vm1").status == "PROVISIONING"
     time.sleep(0.35)
     assert instances.get(project="demo", zone=ZONE, instance="vm1").status == "RUNNING"
 
 
-def test_a_spot_machine_is_taken_away(cloud: GcpCloud, instances: compute_v1.InstancesClient) -> None:
+def test_a_spot_machine_is_taken_away(gcp: GcpCloud, instances: compute_v1.InstancesClient) -> None:
     start(instances, spot("stays"))
     start(instances, spot("goes", "DELETE"))
-    cloud.preempt(ZONE, "stays")
-    cloud.preempt(ZONE, "goes")
+    gcp.preempt(ZONE, "stays")
+    gcp.preempt(ZONE, "goes")
     listed = {one.name: one.status for one in instances.list(project="demo", zone=ZONE)}
     assert listed == {"stays": "TERMINATED"}
 
 
-def test_a_zone_without_room_refuses_in_the_operation(cloud: GcpCloud, instances: compute_v1.InstancesClient) -> None:
-    cloud.change(refusals=[{"zone": "us-central1", "machine": "^g2-", "times": 1}])
+def test_a_zone_without_room_refuses_in_the_operation(gcp: GcpCloud, instances: compute_v1.InstancesClient) -> None:
+    gcp.change(refusals=[{"zone": "us-central1", "machine": "^g2-", "times": 1}])
     refused = start(instances, spot("vm1"))
     assert [error.code for error in refused.error.errors] == ["ZONE_RESOURCE_POOL_EXHAUSTED"]
     assert list(instances.list(project="demo", zone=ZONE)) == []
     assert not start(instances, spot("vm1")).error.errors
 
 
-def test_faults_come_as_the_real_errors(cloud: GcpCloud, instances: compute_v1.InstancesClient) -> None:
-    cloud.change(faults=[{"method": "POST", "path": "/instances", "status": 503, "reason": "stockout"}])
+def test_faults_come_as_the_real_errors(gcp: GcpCloud, instances: compute_v1.InstancesClient) -> None:
+    gcp.change(faults=[{"method": "POST", "path": "/instances", "status": 503, "reason": "stockout"}])
     with pytest.raises(ServiceUnavailable):
         start(instances, spot("vm1"))
-    with compute_v1.ZonesClient(**arguments(cloud)) as zones:
+    with compute_v1.ZonesClient(**arguments(gcp)) as zones:
         assert zones.get(project="demo", zone=ZONE).status == "UP"
         with pytest.raises(BadRequest):
             zones.list(compute_v1.ListZonesRequest(project="demo", filter="name like x"))
@@ -106,11 +93,11 @@ def test_faults_come_as_the_real_errors(cloud: GcpCloud, instances: compute_v1.I
             zones.list(project="another")
 
 
-def test_single_things_can_be_asked_for(cloud: GcpCloud) -> None:
-    with compute_v1.RegionsClient(**arguments(cloud)) as regions:
+def test_single_things_can_be_asked_for(gcp: GcpCloud) -> None:
+    with compute_v1.RegionsClient(**arguments(gcp)) as regions:
         assert regions.get(project="demo", region="us-central1").quotas[1].metric == "NVIDIA_L4_GPUS"
-    with compute_v1.MachineTypesClient(**arguments(cloud)) as machines:
+    with compute_v1.MachineTypesClient(**arguments(gcp)) as machines:
         assert machines.get(project="demo", zone=ZONE, machine_type="a2-highgpu-8g").guest_cpus == 96
-    with compute_v1.AcceleratorTypesClient(**arguments(cloud)) as accelerators:
+    with compute_v1.AcceleratorTypesClient(**arguments(gcp)) as accelerators:
         found = {at: what.accelerator_types for at, what in accelerators.aggregated_list(project="demo")}
         assert len(found) == 3 and found["zones/us-central1-b"][0].name == "nvidia-tesla-t4"

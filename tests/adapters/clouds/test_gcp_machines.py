@@ -1,7 +1,6 @@
 """Machines by label on Compute Engine, over HTTP on loopback."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,32 +10,19 @@ from google.oauth2.credentials import Credentials
 from hexcloud.adapters.clouds.gcp_access import Service
 from hexcloud.adapters.clouds.gcp_machines import GcpMachines
 from hexcloud.domain.errors import CredentialsError, RateLimitError, UnknownProvisionError
-from tests.clouds.gcp_cloud import GcpCloud, gcp_cloud
-from tests.clouds.gcp_scenario import small_cloud
+from tests.clouds.gcp_cloud import GcpCloud
 
 HERE, THERE = "us-central1-a", "europe-west4-a"
 RUN = {"hexcloud-run": "main-1"}
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcpCloud]:
-    with gcp_cloud(small_cloud(), tmp_path_factory.mktemp("gcp")) as running:
-        yield running
-
-
 @pytest.fixture
-def cloud(process: GcpCloud) -> GcpCloud:
-    process.start_again(small_cloud())
-    return process
+def machines(gcp: GcpCloud) -> GcpMachines:
+    return GcpMachines(gcp.access())
 
 
-@pytest.fixture
-def machines(cloud: GcpCloud) -> GcpMachines:
-    return GcpMachines(cloud.access())
-
-
-def start(cloud: GcpCloud, zone: str, name: str, labels: dict[str, str]) -> None:
-    access = cloud.access()
+def start(gcp: GcpCloud, zone: str, name: str, labels: dict[str, str]) -> None:
+    access = gcp.access()
     options = access.client_options(Service.COMPUTE)
     wanted = compute_v1.Instance(
         name=name,
@@ -54,11 +40,11 @@ def names(machines: GcpMachines, tags: dict[str, str], *regions: str) -> set[str
     return {machine.id for machine in machines.listed(tags, regions)}
 
 
-def test_machines_of_a_run_are_found_in_every_region(cloud: GcpCloud, machines: GcpMachines) -> None:
-    start(cloud, HERE, "one", RUN | {"hexcloud-slot": "rollout-0"})
-    start(cloud, THERE, "two", RUN)
-    start(cloud, HERE, "other", {"hexcloud-run": "main-2"})
-    start(cloud, HERE, "stranger", {"env": "prod"})
+def test_machines_of_a_run_are_found_in_every_region(gcp: GcpCloud, machines: GcpMachines) -> None:
+    start(gcp, HERE, "one", RUN | {"hexcloud-slot": "rollout-0"})
+    start(gcp, THERE, "two", RUN)
+    start(gcp, HERE, "other", {"hexcloud-run": "main-2"})
+    start(gcp, HERE, "stranger", {"env": "prod"})
     assert names(machines, RUN) == {"one", "two"}
     assert names(machines, {"hexcloud-run": ""}) == {"one", "two", "other"}
     assert names(machines, RUN, "europe-west4") == {"two"}
@@ -71,40 +57,40 @@ def test_machines_of_a_run_are_found_in_every_region(cloud: GcpCloud, machines: 
     assert machines.known(RUN, ["us-central1"]) == (found,)
 
 
-def test_the_cloud_itself_picks_by_label_and_no_stranger_is_sent(cloud: GcpCloud, machines: GcpMachines) -> None:
+def test_the_cloud_itself_picks_by_label_and_no_stranger_is_sent(gcp: GcpCloud, machines: GcpMachines) -> None:
     names(machines, RUN)
-    (asked,) = cloud.asked("aggregated/instances")
+    (asked,) = gcp.asked("aggregated/instances")
     assert "labels.hexcloud-run" in asked
 
 
-def test_a_machine_that_was_taken_away_still_bills_its_disk(cloud: GcpCloud, machines: GcpMachines) -> None:
-    start(cloud, HERE, "one", RUN)
-    cloud.preempt(HERE, "one")
+def test_a_machine_that_was_taken_away_still_bills_its_disk(gcp: GcpCloud, machines: GcpMachines) -> None:
+    start(gcp, HERE, "one", RUN)
+    gcp.preempt(HERE, "one")
     assert names(machines, RUN) == {"one"}
 
 
-def test_machines_are_ended_and_one_that_ended_meanwhile_is_fine(cloud: GcpCloud, machines: GcpMachines) -> None:
-    start(cloud, HERE, "one", RUN)
-    start(cloud, THERE, "two", RUN)
+def test_machines_are_ended_and_one_that_ended_meanwhile_is_fine(gcp: GcpCloud, machines: GcpMachines) -> None:
+    start(gcp, HERE, "one", RUN)
+    start(gcp, THERE, "two", RUN)
     found = machines.listed(RUN)
     machines.end(found[:1])
     machines.end(found)
     assert names(machines, RUN) == set()
 
 
-def test_one_that_is_refused_keeps_no_other_alive(cloud: GcpCloud, machines: GcpMachines) -> None:
+def test_one_that_is_refused_keeps_no_other_alive(gcp: GcpCloud, machines: GcpMachines) -> None:
     for zone, name in ((HERE, "one"), (HERE, "two"), (THERE, "three")):
-        start(cloud, zone, name, RUN)
+        start(gcp, zone, name, RUN)
     found = sorted(machines.listed(RUN), key=lambda machine: machine.id != "one")
-    cloud.change(faults=[{"method": "DELETE", "path": "/instances/one", "status": 403, "reason": "forbidden"}])
+    gcp.change(faults=[{"method": "DELETE", "path": "/instances/one", "status": 403, "reason": "forbidden"}])
     with pytest.raises(UnknownProvisionError, match="Google Cloud machine one: "):
         machines.end(found)
     assert names(machines, RUN) == {"one"}
 
 
-def test_a_machine_of_a_gang_is_told_apart(cloud: GcpCloud, machines: GcpMachines) -> None:
+def test_a_machine_of_a_gang_is_told_apart(gcp: GcpCloud, machines: GcpMachines) -> None:
     for name in ("one", "two"):
-        start(cloud, HERE, name, RUN)
+        start(gcp, HERE, name, RUN)
     one, _ = machines.listed(RUN)
     machines.tag(one, {"hexcloud-node": "trainer-0_2e1"})
     assert names(machines, RUN | {"hexcloud-node": "trainer-0_2e1"}) == {one.id}
@@ -123,23 +109,23 @@ def test_a_machine_of_a_gang_is_told_apart(cloud: GcpCloud, machines: GcpMachine
     ],
 )
 def test_a_refused_end_is_said_by_its_kind(
-    cloud: GcpCloud, machines: GcpMachines, fault: dict[str, Any], kind: type[Exception], code: str | None
+    gcp: GcpCloud, machines: GcpMachines, fault: dict[str, Any], kind: type[Exception], code: str | None
 ) -> None:
-    start(cloud, HERE, "one", RUN)
+    start(gcp, HERE, "one", RUN)
     found = machines.listed(RUN)
-    cloud.change(faults=[{"method": "DELETE", "path": "/instances/one", **fault}])
+    gcp.change(faults=[{"method": "DELETE", "path": "/instances/one", **fault}])
     with pytest.raises(kind, match="Google Cloud machine one: ") as refused:
         machines.end(found)
     assert code is None or getattr(refused.value, "code", "") == code
-    cloud.change(faults=[])
+    gcp.change(faults=[])
     assert names(machines, RUN) == {"one"}
 
 
-def test_expired_and_missing_credentials_are_said(cloud: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_and_missing_credentials_are_said(gcp: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     login: Any = Credentials
-    expired = login(None, refresh_token="old", token_uri=f"{cloud.url}/token", client_id="id", client_secret="x")
+    expired = login(None, refresh_token="old", token_uri=f"{gcp.url}/token", client_id="id", client_secret="x")
     with pytest.raises(CredentialsError, match="gcloud auth application-default login"):
-        GcpMachines(cloud.access(expired)).listed(RUN)
+        GcpMachines(gcp.access(expired)).listed(RUN)
     monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "http://example.com")
     with pytest.raises(CredentialsError, match="must be https"):
         GcpMachines().listed(RUN)

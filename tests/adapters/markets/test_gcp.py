@@ -5,7 +5,6 @@ import queue
 import random
 import re
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,22 +25,10 @@ SOON = Patience(call_s=5.0, retry_s=0.2, first_wait_s=0.01)
 AT = datetime(2026, 7, 30, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcpCloud]:
-    with gcp_cloud(small_cloud(), tmp_path_factory.mktemp("gcp")) as running:
-        yield running
-
-
-@pytest.fixture
-def cloud(process: GcpCloud) -> GcpCloud:
-    process.start_again(small_cloud())
-    return process
-
-
 def fetch(
-    cloud: GcpCloud, patience: Patience = SOON, at: datetime = AT, regions: tuple[str, ...] = ()
+    gcp: GcpCloud, patience: Patience = SOON, at: datetime = AT, regions: tuple[str, ...] = ()
 ) -> dict[str, Part]:
-    market = GcpMarket(regions, lambda: at, cloud.access, patience)
+    market = GcpMarket(regions, lambda: at, gcp.access, patience)
     return {part.region: part for part in market.fetch()}
 
 
@@ -54,8 +41,8 @@ def row(part: Part, machine: str, tenure: str = "on_demand", zone: str = "a") ->
     return found
 
 
-def test_each_region_is_a_part_with_its_rows_and_quotas(cloud: GcpCloud) -> None:
-    parts = fetch(cloud)
+def test_each_region_is_a_part_with_its_rows_and_quotas(gcp: GcpCloud) -> None:
+    parts = fetch(gcp)
     assert set(parts) == {"us-central1", "europe-west4"}
     assert all(
         part.problem == "" and part.as_of == AT and part.source == part.cloud == "gcp" for part in parts.values()
@@ -80,66 +67,66 @@ def test_each_region_is_a_part_with_its_rows_and_quotas(cloud: GcpCloud) -> None
         ("a4-highgpu-8g", "spot", 39.6336),
     ],
 )
-def test_a_machine_costs_the_sum_of_all_that_bills(cloud: GcpCloud, machine: str, tenure: str, price: float) -> None:
+def test_a_machine_costs_the_sum_of_all_that_bills(gcp: GcpCloud, machine: str, tenure: str, price: float) -> None:
     """Google's own list prices; a2-ultragpu has a local disk, a4's GPU slices bill the whole machine."""
-    found = row(fetch(cloud)["us-central1"], machine, tenure)
+    found = row(fetch(gcp)["us-central1"], machine, tenure)
     assert found.price == pytest.approx(price, rel=1e-5)
     assert found.missing == "" and found.currency == "USD" and found.listed is True
 
 
-def test_a_machine_whose_gpus_have_no_price_names_them(cloud: GcpCloud) -> None:
-    found = row(fetch(cloud)["europe-west4"], "a3-highgpu-8g")
+def test_a_machine_whose_gpus_have_no_price_names_them(gcp: GcpCloud) -> None:
+    found = row(fetch(gcp)["europe-west4"], "a3-highgpu-8g")
     assert found.missing == "8 x nvidia-h100-80gb"
     assert found.price == pytest.approx(208 * 0.029 + 1872 * 0.0025 + 6000 * 0.088 / 730)
 
 
-def test_a_machine_is_not_listed_where_its_gpu_is_not(cloud: GcpCloud) -> None:
-    parts = fetch(cloud)
+def test_a_machine_is_not_listed_where_its_gpu_is_not(gcp: GcpCloud) -> None:
+    parts = fetch(gcp)
     assert row(parts["us-central1"], "g2-standard-4", zone="b").listed is False
     assert row(parts["us-central1"], "g2-standard-4").quota == "gcp/us-central1/NVIDIA_L4_GPUS"
 
 
-def test_a_tenure_without_prices_has_no_row(cloud: GcpCloud) -> None:
-    rows = fetch(cloud)["us-central1"].rows
+def test_a_tenure_without_prices_has_no_row(gcp: GcpCloud) -> None:
+    rows = fetch(gcp)["us-central1"].rows
     assert {row.tenure for row in rows if row.instance_type == "a2-highgpu-8g"} == {"on_demand"}
     assert {row.tenure for row in rows if row.instance_type == "a4-highgpu-8g"} == {"spot"}
 
 
-def test_only_asked_regions_are_read(cloud: GcpCloud) -> None:
-    parts = fetch(cloud, regions=("europe-*", "mars-north1"))
+def test_only_asked_regions_are_read(gcp: GcpCloud) -> None:
+    parts = fetch(gcp, regions=("europe-*", "mars-north1"))
     assert set(parts) == {"europe-west4", "mars-north1"}
     assert "'mars-north1' is not one of the project's" in parts["mars-north1"].problem
-    assert cloud.asked("us-central1") == []
+    assert gcp.asked("us-central1") == []
 
 
-def test_long_lists_are_read_to_their_end(cloud: GcpCloud) -> None:
+def test_long_lists_are_read_to_their_end(gcp: GcpCloud) -> None:
     """The stand-in gives three items a page."""
-    assert len(fetch(cloud)["us-central1"].rows) > 3
-    assert len(cloud.asked("/skus")) == -(-len(SKUS) // 3)
+    assert len(fetch(gcp)["us-central1"].rows) > 3
+    assert len(gcp.asked("/skus")) == -(-len(SKUS) // 3)
 
 
-def test_content_changes_with_what_is_said_and_not_with_when(cloud: GcpCloud) -> None:
-    first, again = fetch(cloud), fetch(cloud, at=AT.replace(hour=13))
+def test_content_changes_with_what_is_said_and_not_with_when(gcp: GcpCloud) -> None:
+    first, again = fetch(gcp), fetch(gcp, at=AT.replace(hour=13))
     assert first["us-central1"].content == again["us-central1"].content != ""
-    cloud.change(skus=[*SKUS, sku("L4-NEW", "Nvidia L4 GPU running in Iowa", 0.7, "GPU")])
-    changed = fetch(cloud)
+    gcp.change(skus=[*SKUS, sku("L4-NEW", "Nvidia L4 GPU running in Iowa", 0.7, "GPU")])
+    changed = fetch(gcp)
     assert changed["us-central1"].content != first["us-central1"].content
     assert changed["europe-west4"].content == first["europe-west4"].content
 
 
-def test_what_we_run_confirms_no_price(cloud: GcpCloud) -> None:
+def test_what_we_run_confirms_no_price(gcp: GcpCloud) -> None:
     """A quota that one more machine of ours draws on is no second look at the price list."""
-    first = fetch(cloud)["us-central1"]
+    first = fetch(gcp)["us-central1"]
     regions = small_cloud()["regions"]
     quotas = [{**quota, "usage": quota.get("usage", 0) + 1} for quota in regions["us-central1"]["quotas"]]
-    cloud.change(regions=regions | {"us-central1": regions["us-central1"] | {"quotas": quotas}})
-    again = fetch(cloud)["us-central1"]
+    gcp.change(regions=regions | {"us-central1": regions["us-central1"] | {"quotas": quotas}})
+    again = fetch(gcp)["us-central1"]
     assert again.quotas != first.quotas and again.content == first.content
 
 
-def test_a_whole_answer_is_complete_and_a_failed_one_is_not(cloud: GcpCloud) -> None:
-    cloud.change(faults=[{"path": "europe-west4-a/machineTypes", "status": 503}])
-    complete = {region: part.complete for region, part in fetch(cloud).items()}
+def test_a_whole_answer_is_complete_and_a_failed_one_is_not(gcp: GcpCloud) -> None:
+    gcp.change(faults=[{"path": "europe-west4-a/machineTypes", "status": 503}])
+    complete = {region: part.complete for region, part in fetch(gcp).items()}
     assert complete == {"us-central1": True, "europe-west4": False}
 
 
@@ -155,11 +142,11 @@ def test_a_fault_of_our_own_is_told_and_not_taken_for_a_cloud_that_is_late(monke
     assert told.get(timeout=5) == "KeyError('of our own')"
 
 
-def test_a_short_throttling_is_waited_out(cloud: GcpCloud) -> None:
-    cloud.change(
+def test_a_short_throttling_is_waited_out(gcp: GcpCloud) -> None:
+    gcp.change(
         faults=[{"path": "/machineTypes", "status": 429, "times": 2}, {"path": "/skus", "status": 503, "times": 1}]
     )
-    assert all(part.problem == "" and part.rows for part in fetch(cloud, Patience(5.0, 5.0, 0.01)).values())
+    assert all(part.problem == "" and part.rows for part in fetch(gcp, Patience(5.0, 5.0, 0.01)).values())
 
 
 REGION_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -183,38 +170,38 @@ REGION_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REGION_FAULTS)
-def test_one_failing_region_says_why_and_leaves_the_others_alone(cloud: GcpCloud, case: str) -> None:
+def test_one_failing_region_says_why_and_leaves_the_others_alone(gcp: GcpCloud, case: str) -> None:
     fault, words = REGION_FAULTS[case]
-    cloud.change(faults=[{"path": "europe-west4-a/machineTypes", **fault}])
+    gcp.change(faults=[{"path": "europe-west4-a/machineTypes", **fault}])
     patience = Patience(call_s=0.5, retry_s=0.1, first_wait_s=0.01)
-    parts = fetch(cloud, patience)
+    parts = fetch(gcp, patience)
     failed = parts["europe-west4"]
     assert words in failed.problem and "machine types of europe-west4" in failed.problem
     assert failed.rows == () and failed.quotas == () and failed.content == "" and "\n" not in failed.problem
     assert parts["us-central1"].problem == "" and parts["us-central1"].rows
 
 
-def test_a_region_whose_limits_are_incomplete_keeps_its_last_good_ones(cloud: GcpCloud) -> None:
+def test_a_region_whose_limits_are_incomplete_keeps_its_last_good_ones(gcp: GcpCloud) -> None:
     warned = {"quotaStatusWarning": {"code": "MISSING_TYPE_DEPENDENCY", "message": "quota service\nis down"}}
     regions = small_cloud()["regions"]
-    cloud.change(regions=regions | {"europe-west4": regions["europe-west4"] | warned})
-    problem = fetch(cloud)["europe-west4"].problem
+    gcp.change(regions=regions | {"europe-west4": regions["europe-west4"] | warned})
+    problem = fetch(gcp)["europe-west4"].problem
     assert problem == "quotas of europe-west4 are incomplete: quota service is down; refresh again later"
 
 
 @pytest.mark.parametrize(("path", "late"), [("/skus", "*"), ("europe-west4-a/machineTypes", "europe-west4")])
 def test_an_answer_that_only_trickles_in_is_not_waited_for(path: str, late: str, tmp_path: Path) -> None:
     patience = Patience(call_s=5.0, retry_s=0.1, first_wait_s=0.01, region_s=0.5, opening_s=1.0)
-    with gcp_cloud(small_cloud() | {"faults": [{"path": path, "drip_s": 0.2}]}, tmp_path) as cloud:
-        parts = fetch(cloud, patience)
+    with gcp_cloud(small_cloud() | {"faults": [{"path": path, "drip_s": 0.2}]}, tmp_path) as gcp:
+        parts = fetch(gcp, patience)
     assert "was not read in time" in parts[late].problem and parts[late].rows == ()
     assert all(part.problem == "" for region, part in parts.items() if region != late)
 
 
-def test_a_region_without_gpus_is_no_problem(cloud: GcpCloud) -> None:
+def test_a_region_without_gpus_is_no_problem(gcp: GcpCloud) -> None:
     scenario = small_cloud()["regions"] | {"me-west1": {"zones": {"me-west1-a": {"status": "UP"}}}, "me-west2": {}}
-    cloud.change(regions=scenario)
-    parts = fetch(cloud)
+    gcp.change(regions=scenario)
+    parts = fetch(gcp)
     assert parts["me-west1"].rows == () and parts["me-west1"].problem == ""
     assert "zones of me-west2: the answer is empty" in parts["me-west2"].problem
 
@@ -233,15 +220,15 @@ def test_a_region_without_gpus_is_no_problem(cloud: GcpCloud) -> None:
         ({"path": "/skus", "body": '{"nextPageToken": "0"}'}, "price list: "),
     ],
 )
-def test_without_the_common_lists_one_part_says_why(cloud: GcpCloud, fault: dict[str, Any], words: str) -> None:
-    cloud.change(faults=[fault])
-    parts = fetch(cloud)
+def test_without_the_common_lists_one_part_says_why(gcp: GcpCloud, fault: dict[str, Any], words: str) -> None:
+    gcp.change(faults=[fault])
+    parts = fetch(gcp)
     assert list(parts) == ["*"]
     assert words in parts["*"].problem and parts["*"].rows == ()
 
 
-def test_without_a_project_one_part_says_what_to_set(cloud: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in cloud.environ.items():
+def test_without_a_project_one_part_says_what_to_set(gcp: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in gcp.environ.items():
         monkeypatch.setenv(name, value)
     assert {part.region for part in GcpMarket((), lambda: AT, patience=SOON).fetch()} == {"us-central1", "europe-west4"}
     monkeypatch.delenv(PROJECT)
@@ -249,15 +236,15 @@ def test_without_a_project_one_part_says_what_to_set(cloud: GcpCloud, monkeypatc
     assert part.region == "*" and f"set {PROJECT}" in part.problem
 
 
-def test_a_secret_in_an_endpoint_is_in_no_problem(cloud: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_in_an_endpoint_is_in_no_problem(gcp: GcpCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROJECT, "demo")
     monkeypatch.setenv(f"{OVERRIDE}COMPUTE", "http://user:hunter2@127.0.0.1:9")
     (part,) = GcpMarket((), lambda: AT, patience=SOON).fetch()
     assert f"{OVERRIDE}COMPUTE" in part.problem and "hunter2" not in part.problem
 
 
-def test_a_reader_who_stops_early_stops_the_asking(cloud: GcpCloud) -> None:
-    with closing(GcpMarket((), lambda: AT, cloud.access, SOON).fetch()) as parts:  # type: ignore[type-var]
+def test_a_reader_who_stops_early_stops_the_asking(gcp: GcpCloud) -> None:
+    with closing(GcpMarket((), lambda: AT, gcp.access, SOON).fetch()) as parts:  # type: ignore[type-var]
         assert next(parts).problem == ""
 
 
@@ -277,21 +264,21 @@ def spoilt(answer: Any, chance: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("path", LISTS)
-def test_whatever_the_cloud_answers_there_are_rows_or_problems(cloud: GcpCloud, path: str) -> None:
+def test_whatever_the_cloud_answers_there_are_rows_or_problems(gcp: GcpCloud, path: str) -> None:
     chance = random.Random(path)
-    fetch(cloud)
-    whole = cloud.read(next(asked for asked in cloud.asked() if re.search(path, asked)))
+    fetch(gcp)
+    whole = gcp.read(next(asked for asked in gcp.asked() if re.search(path, asked)))
     for _ in range(12):
         text = json.dumps(spoilt(json.loads(whole), chance))
         body = text[: chance.randrange(len(text))] if chance.random() < 0.2 else text
-        cloud.change(faults=[{"path": path, "body": body, "status": chance.choice([200, 200, 200, 400, 500])}])
-        parts = fetch(cloud, Patience(5.0, 0.02, 0.01))
+        gcp.change(faults=[{"path": path, "body": body, "status": chance.choice([200, 200, 200, 400, 500])}])
+        parts = fetch(gcp, Patience(5.0, 0.02, 0.01))
         assert parts
         for part in parts.values():
             assert bool(part.problem) != bool(part.rows or part.quotas), body
             gate(part.rows, Known())
 
 
-def test_parts_survive_the_way_through_json(cloud: GcpCloud) -> None:
-    for part in fetch(cloud).values():
+def test_parts_survive_the_way_through_json(gcp: GcpCloud) -> None:
+    for part in fetch(gcp).values():
         assert Part.model_validate(json.loads(part.model_dump_json())) == part

@@ -1,3 +1,5 @@
+"""Markets of a few offers, solved by the rule model."""
+
 from collections.abc import Callable
 
 from hexcloud.domain.fleet import FleetState
