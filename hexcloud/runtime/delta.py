@@ -25,7 +25,7 @@ from hexcloud.domain.messages import WeightsManifest
 from hexcloud.runtime.chunks import CHUNK_BYTES, Digests
 from hexcloud.runtime.delta_code import BLOCK_WORDS, Words, encode, patch
 
-MAGIC = b"HXDELTA1"
+MAGIC = b"HXDELTA2"
 _LENGTH = struct.Struct("<I")
 _FILE_LENGTH = struct.Struct("<Q")
 _MAX_HEADER = 100_000_000

@@ -1,7 +1,7 @@
 """The code of a delta: where two rows of 16-bit words differ, and by what. Pure; vectorised; one block at a time.
 
 A block is a head, places and steps. Few changes: places are gaps of 8, 16 or 32 bits, where the largest symbol says "so
-many more, and go on". Many: two bits for every word (same, a step down, a step up, other), as most changes of a bf16
+many more, and go on". Many: two bits for every word (a step down, same, a step up, other), as most changes of a bf16
 are of one step. Steps, of all changes or of the others, are zigzag differences of the words as integers, in 8 bits with
 an escape, or 16. Little-endian.
 """
@@ -22,7 +22,6 @@ Words = NDArray[np.uint16]
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Positions = NDArray[np.int64]
-Signed = NDArray[np.int16]
 
 _HEAD = struct.Struct("<BBIII")
 """How places and steps are written; number of steps; bytes of places; bytes of steps."""
@@ -33,6 +32,8 @@ _GAP_TYPES: dict[int, _Unsigned] = {_GAPS8: np.dtype("<u1"), _GAPS16: np.dtype("
 _ESCAPE = 255
 _DENSE_FROM = 7
 """A seventh of the words: there, two bits for each are no more than a gap and a step for those that changed."""
+_TAKEN = np.uint16(2)
+"""What the symbol 3, read as a step like 0, 1 and 2, adds to a word."""
 _GATHER = np.uint32(1 << 24 | 1 << 18 | 1 << 12 | 1 << 6)
 """Times four symbols, each in a byte of its own: all four in the highest byte, and no two bits ever meet."""
 
@@ -48,17 +49,17 @@ class _Desk(threading.local):
 
     def __init__(self) -> None:
         self.changes = np.empty(BLOCK_WORDS, np.uint16)
-        self.zigzag = np.empty(BLOCK_WORDS, np.int16)
-        self.signs = np.empty(BLOCK_WORDS, np.int16)
+        self.ups = np.empty(BLOCK_WORDS, np.uint16)
+        self.others = np.empty(BLOCK_WORDS, np.uint8)
         self.symbols = np.empty(BLOCK_WORDS, np.uint8)
         self.four = np.empty(BLOCK_WORDS // 4, "<u4")
         self.more = np.empty(BLOCK_WORDS // 4, "<u4")
-        self.flags = np.empty(BLOCK_WORDS + BLOCK_WORDS // 8 + 1, np.bool_)
+        self._flags = np.empty(BLOCK_WORDS, np.bool_)
 
-    def unset(self, length: int) -> Flags:
-        """Return flags to be set, with a tail of ones."""
-        flags = self.flags[: length + length // 8 + 1]
-        flags[length:] = True
+    def flags(self, length: int) -> Flags:
+        """Return flags to be set, and behind them zeros up to a multiple of eight."""
+        flags = self._flags[: -(-length // 8) * 8]
+        flags[length:] = False
         return flags
 
 
@@ -67,11 +68,11 @@ _DESK = _Desk()
 
 def encode(base: Words, new: Words) -> bytes:
     """Return the code of a block: two rows of one length, at most BLOCK_WORDS."""
-    flags = _DESK.unset(len(base))
+    flags = _DESK.flags(len(base))
     np.not_equal(base, new, out=flags[: len(base)])
-    if int(np.count_nonzero(flags[: len(base)])) * _DENSE_FROM >= len(base):
+    if int(np.count_nonzero(flags)) * _DENSE_FROM >= len(base):
         return _encode_dense(np.subtract(new, base, out=_DESK.changes[: len(base)]))
-    positions = _positions(flags, len(base))
+    positions = _positions(flags)
     return _block(_encode_positions(positions), new.take(positions) - base.take(positions))
 
 
@@ -90,7 +91,10 @@ def patch(words: Words, code: bytes) -> None:
         positions = _patch_dense(words, places.content) if is_dense else _decode_positions(places, len(words))
         if len(positions) != count:
             raise EngineError(f"delta: {len(positions)} places for {count} steps")
-        words[positions] = words.take(positions) + _decode_steps(_Part(steps, code[middle:]), count)
+        changes = _decode_steps(_Part(steps, code[middle:]), count)
+        if is_dense:
+            changes -= _TAKEN
+        words[positions] = words.take(positions) + changes
     except (struct.error, ValueError, IndexError, KeyError) as error:
         raise EngineError(f"delta: a block is damaged: {error}") from error
 
@@ -104,22 +108,21 @@ def _block(where: _Part, changes: Words) -> bytes:
 def _encode_dense(changes: Words) -> bytes:
     """Write two bits per word, four words in a byte, and the steps of those with the symbol 3."""
     length, desk = len(changes), _DESK
-    zigzag = _zigzag(changes, desk.zigzag[:length], desk.signs[:length])
-    flags = desk.unset(length)
-    others = flags[:length]
-    np.greater_equal(zigzag, 3, out=others)
+    ups = np.add(changes, np.uint16(1), out=desk.ups[:length])  # a symbol, or more for others
+    flags = desk.flags(length)
+    np.greater(ups, 2, out=flags[:length])
     symbols = desk.symbols[: -(-length // 4) * 4]
     symbols[length:] = 0
-    np.copyto(symbols[:length], zigzag, casting="unsafe")
-    symbols[:length] |= np.negative(others.view(np.uint8), out=desk.signs.view(np.uint8)[:length])
+    np.copyto(symbols[:length], ups, casting="unsafe")
+    symbols[:length] |= np.negative(flags[:length].view(np.uint8), out=desk.others[:length])
     symbols &= 3
     four = np.multiply(symbols.view("<u4"), _GATHER, out=desk.four[: len(symbols) // 4])
     packed = four.view(np.uint8)[3::4]
-    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags, length)))
+    return _block(_Part(_DENSE, packed.tobytes()), changes.take(_positions(flags)))
 
 
 def _patch_dense(words: Words, content: bytes) -> Positions:
-    """Take the single steps, and return the places of the others."""
+    """Take the single steps, and _TAKEN where there is another, and return the places of the others."""
     length, desk = len(words), _DESK
     packed = np.frombuffer(content, np.uint8)
     if len(packed) != -(-length // 4):
@@ -129,23 +132,31 @@ def _patch_dense(words: Words, content: bytes) -> Positions:
     np.left_shift(spread, 6, out=shifted)
     spread |= shifted
     spread &= np.uint32(0x03030303)
-    symbols, single = spread.view(np.uint8)[:length], desk.symbols[:length]
-    np.right_shift(symbols, 1, out=single)
-    single -= np.bitwise_and(symbols, 1, out=desk.flags.view(np.uint8)[:length])
-    np.copyto(desk.signs[:length], single.view(np.int8))
-    words += desk.signs[:length].view(np.uint16)
-    flags = desk.unset(length)
+    symbols, ups = spread.view(np.uint8)[:length], desk.ups[:length]
+    np.copyto(ups, symbols)
+    words += ups
+    words -= np.uint16(1)
+    flags = desk.flags(length)
     np.equal(symbols, 3, out=flags[:length])
-    return _positions(flags, length)
+    return _positions(flags)
 
 
-def _positions(flags: Flags, length: int) -> Positions:
-    """Return the places of ones among the first flags.
+def _positions(flags: Flags) -> Positions:
+    """Return the places of ones among flags, whose number is a multiple of eight.
 
-    numpy guesses a branch for every flag unless over a tenth is set: from two percent on, the tail of ones is faster.
+    numpy guesses a branch for every flag unless over a tenth is set. Of few, the eights that hold any are found first.
     """
-    count = int(np.count_nonzero(flags[:length]))
-    return np.flatnonzero(flags if 48 * count > length else flags[:length])[:count]
+    if int(np.count_nonzero(flags)) * 10 > len(flags):
+        return np.flatnonzero(flags)
+    eights = flags.view(np.uint64)
+    held = np.flatnonzero(eights != 0)
+    found = np.flatnonzero(eights.take(held).view(np.bool_))
+    within = found & 7
+    found >>= 3
+    positions: Positions = held.take(found)
+    positions <<= 3
+    positions |= within
+    return positions
 
 
 def _encode_positions(positions: Positions) -> _Part:
@@ -183,7 +194,7 @@ def _decode_positions(part: _Part, length: int) -> Positions:
 
 
 def _encode_steps(changes: Words) -> _Part:
-    zigzag = _zigzag(changes, np.empty_like(changes, np.int16), np.empty_like(changes, np.int16))
+    zigzag = _zigzag(changes)
     zigzag -= np.uint16(1)  # a change is never 0
     large = zigzag >= _ESCAPE
     escapes = int(large.sum())
@@ -196,12 +207,12 @@ def _encode_steps(changes: Words) -> _Part:
     return _Part(_STEPS8, symbols.tobytes() + changes[large].astype("<u2").tobytes())
 
 
-def _zigzag(changes: Words, out: Signed, signs: Signed) -> Words:
-    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ... in the first of two arrays of the same length."""
-    np.left_shift(changes.view(np.int16), 1, out=out)
-    np.right_shift(changes.view(np.int16), 15, out=signs)
-    np.bitwise_xor(out, signs, out=out)
-    return out.view(np.uint16)
+def _zigzag(changes: Words) -> Words:
+    """Return 0, 1, 2, 3 ... for 0, -1, 1, -2 ..."""
+    signed = changes.view(np.int16)
+    zigzag = signed << 1
+    zigzag ^= signed >> 15
+    return zigzag.view(np.uint16)
 
 
 def _decode_steps(part: _Part, count: int) -> Words:

@@ -158,7 +158,7 @@ def test_what_is_no_safetensors_file_is_named(tmp_path: Path, pair: tuple[Versio
         odd.write_bytes(content)
         with pytest.raises(EngineError, match="odd is not a safetensors file"):
             make_delta((odd, pair[0][1]), pair[1], tmp_path / "delta")
-    assert MAGIC == b"HXDELTA1", "a change of the format needs another name"
+    assert MAGIC == b"HXDELTA2", "a change of the format needs another name"
 
 
 def test_a_base_that_is_gone_is_named(tmp_path: Path, pair: tuple[Version, Version]) -> None:
