@@ -36,8 +36,8 @@ class RunSpec(Frozen):
     """What generates on rollout nodes: `embedded`, or `sglang` from an environment of its own."""
     batch: int = Field(default=256, gt=0)
     """Samples per training step."""
-    group: int = Field(default=8, gt=0)
-    """Samples per prompt."""
+    group: int = Field(default=8, gt=1)
+    """Samples per prompt. The loss compares them, so one alone would teach nothing."""
     eta: int = Field(default=4, ge=0)
     prompt_tokens: float = Field(default=512, gt=0)
     response_tokens: float = Field(default=1536, gt=0)
@@ -69,7 +69,7 @@ class RunSpec(Frozen):
     replan: ReplanSchedule | None = None
     """Overrides the policy's schedule."""
     steps: int = Field(default=400, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**63)
     training: TrainingSpec = TrainingSpec()
     output: str | None = None
     """Folder for the final HF model and checkpoints; default: in the run's own folder."""

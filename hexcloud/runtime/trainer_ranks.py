@@ -1,6 +1,7 @@
 """Ranks: the trainer's processes as one group. One rank alone needs no group, no socket and no copy.
 
-gloo on CPUs, NCCL beside it where there are GPUs. What is said between ranks is bytes, never pickles.
+gloo on CPUs, NCCL beside it where there are GPUs. What we say between ranks is bytes; torch's checkpoints exchange
+pickled plans, so the ranks of a gang trust each other.
 """
 
 from dataclasses import dataclass
