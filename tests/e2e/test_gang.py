@@ -30,7 +30,6 @@ WAIT_S = 240
 
 class GangRun(LocalRun):
     changes: ClassVar[dict[str, object]] = {"gang": 2}
-    spend_lease_s = 60.0
 
     def start_member(self) -> None:
         """Start a second machine of the trainer: it has a token of its own and not the controller's."""
