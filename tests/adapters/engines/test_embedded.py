@@ -137,14 +137,14 @@ def test_an_engine_ends_with_the_process_that_started_it(models: Any, tmp_path: 
     start_and_wait = (
         "import os, subprocess, sys, time; "
         "engine = subprocess.Popen([*sys.argv[1:], '--parent-pid', str(os.getpid())]); "
-        "print(engine.pid, flush=True); time.sleep(60)"
+        "print(engine.pid, flush=True); time.sleep(600)"
     )
     engine = [sys.executable, "-m", "hexcloud.adapters.engines.embedded", "--model-path", models["paths"][1]]
     argv = [sys.executable, "-c", start_and_wait, *engine, "--port-file", str(port_file)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not port_file.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
