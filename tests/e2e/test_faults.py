@@ -17,7 +17,7 @@ from hexcloud.adapters.metrics import read_steps
 from hexcloud.domain.messages import RunPhase
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.checkpoint_index import newest_checkpoint
-from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, PATIENCE_S, LocalRun
+from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, PATIENCE_S, LocalRun, runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -71,7 +71,7 @@ def finish(run: LocalRun) -> None:
 
 def engine_of(run: LocalRun, name: str) -> psutil.Process | None:
     children = psutil.Process(run.nodes[name].pid).children(recursive=True)
-    return next((one for one in children if "hexcloud.adapters.engines.embedded" in one.cmdline()), None)
+    return next((one for one in children if runs(one, "hexcloud.adapters.engines.embedded")), None)
 
 
 def kill_engine(run: LocalRun, rng: random.Random) -> None:

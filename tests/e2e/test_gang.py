@@ -19,7 +19,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.trainer_ranks import Ranks
-from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, RUN, LocalRun
+from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, RUN, LocalRun, runs
 from tests.runtime.training import ALONE, small_model, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -51,7 +51,7 @@ class GangRun(LocalRun):
     def member_rank(self) -> psutil.Process:
         """The training process on the member."""
         children = psutil.Process(self.nodes[MEMBER].pid).children(recursive=True)
-        return next(one for one in children if "hexcloud.runtime.trainer" in one.cmdline())
+        return next(one for one in children if runs(one, "hexcloud.runtime.trainer"))
 
 
 @pytest.fixture

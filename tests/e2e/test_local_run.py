@@ -140,13 +140,13 @@ class LocalRun:
 
     def child(self, module: str) -> psutil.Process:
         """The process of the run that runs a module."""
-        return next(one for one in self.living() if module in one.cmdline())
+        return next(one for one in self.living() if runs(one, module))
 
     def living(self) -> list[psutil.Process]:
         """All processes of the run, by pid and start time, that still live."""
         for node in self.nodes.values():
             node.poll()
-        return [one for one in self.processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+        return [one for one in self.processes if lives(one)]
 
     def logs(self) -> str:
         tails = [path.read_text(errors="replace")[-3000:] for path in sorted(self._directory.glob("*/log"))]
@@ -158,6 +158,21 @@ class LocalRun:
         for node in self.nodes.values():
             node.wait(60)
         self.coordinator.close()
+
+
+def lives(process: psutil.Process) -> bool:
+    """It may end, and its parent may take its status, while it is looked at."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def runs(process: psutil.Process, module: str) -> bool:
+    try:
+        return module in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture
