@@ -2,15 +2,15 @@
 
 64 random pairs of layouts (flat, rows, columns, copies, hybrid, rollout fused or not, by chance; one to four ranks on
 one to four nodes) are changed by real processes over gloo. Then gangs of a decoder with its Adam moments change their
-size; torch's DCP saves and loads the same state between the same processes, in turns with it. Bars: all bits equal,
-bytes at most 1.02 times what each receiving node lacks (0 where it lacks nothing), at least 5 times faster than DCP.
+size; torch's DCP saves and loads the same state between the same processes, in turns with it; the best of a few turns
+counts, as whatever else the machine does only adds to it. Bars: all bits equal, bytes at most 1.02 times what each
+receiving node lacks (0 where it lacks nothing), at least 5 times faster than DCP.
 """
 
 import argparse
 import json
 import random
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -161,7 +161,7 @@ def measure(case: _Case, settings: Settings) -> dict[str, float]:
             assert all(torch.equal(bits_of(got[name]), bits_of(case.want[name])) for name in case.want), way
             if case.rank == 0:
                 shutil.rmtree(path, ignore_errors=True)
-    return {way: statistics.median(seconds) for way, seconds in taken.items()}
+    return {way: min(seconds) for way, seconds in taken.items()}
 
 
 def run_rank(rank: int, settings: Settings) -> None:
@@ -209,7 +209,7 @@ def main() -> int:
     parser.add_argument("--smoke", action="store_true", help="fewer pairs and a small model")
     is_smoke = parser.parse_args().smoke
     with tempfile.TemporaryDirectory(prefix="reshard-") as folder:
-        settings = Settings(8, 192, 4, 1, folder) if is_smoke else Settings(64, 768, 6, 3, folder)
+        settings = Settings(8, 192, 4, 3, folder) if is_smoke else Settings(64, 768, 6, 3, folder)
         # Forked, as four imports of torch would take longer than the rest.
         start_processes(run_rank, args=(settings,), nprocs=WORLD, start_method="fork")  # type: ignore[no-untyped-call]
         pairs, rows = json.loads(Path(folder, "found.json").read_text())

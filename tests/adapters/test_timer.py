@@ -101,10 +101,12 @@ def test_firings_missed_during_a_slow_callback_are_merged() -> None:
     assert begun.acquire(timeout=10)
     time.sleep(0.3)
     assert len(calls) == 1
+    released_s = time.monotonic()
     go_on.set()
     assert begun.acquire(timeout=10)
     timer.stop()
-    assert len(calls) <= 8
+    # One for the 15 that were missed, and those of the time since, which is short where nothing else runs.
+    assert 2 <= len(calls) <= 3 + (calls[-1] - released_s) / 0.02
 
 
 def test_nothing_is_called_after_stop() -> None:

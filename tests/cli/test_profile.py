@@ -38,13 +38,13 @@ def engine_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port_file = folder / "port.json"
     argv = [sys.executable, "-m", "hexcloud.adapters.engines.embedded", "--model-path", str(folder)]
     process = subprocess.Popen([*argv, "--port-file", str(port_file)])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not port_file.exists():
         assert process.poll() is None and time.monotonic() < deadline, "the engine does not come up"
         time.sleep(0.05)
     yield f"http://127.0.0.1:{json.loads(port_file.read_text())['port']}"
     process.terminate()
-    process.wait(timeout=20)
+    process.wait(timeout=60)
 
 
 def write_steps(path: Path, busy_s: float, steps: int = 12) -> Path:

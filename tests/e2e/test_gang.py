@@ -19,7 +19,7 @@ from hexcloud.domain.plan import Role
 from hexcloud.domain.training import TrainingSpec
 from hexcloud.runtime.checkpoint import Counters, save_checkpoint
 from hexcloud.runtime.trainer_ranks import Ranks
-from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, RUN, LocalRun
+from tests.e2e.test_local_run import BATCH, CHECKPOINT_EVERY, ETA, RUN, LocalRun, runs
 from tests.runtime.training import ALONE, small_model, state_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -30,7 +30,6 @@ WAIT_S = 240
 
 class GangRun(LocalRun):
     changes: ClassVar[dict[str, object]] = {"gang": 2}
-    spend_lease_s = 60.0
 
     def start_member(self) -> None:
         """Start a second machine of the trainer: it has a token of its own and not the controller's."""
@@ -52,7 +51,7 @@ class GangRun(LocalRun):
     def member_rank(self) -> psutil.Process:
         """The training process on the member."""
         children = psutil.Process(self.nodes[MEMBER].pid).children(recursive=True)
-        return next(one for one in children if "hexcloud.runtime.trainer" in one.cmdline())
+        return next(one for one in children if runs(one, "hexcloud.runtime.trainer"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hexcloud.adapters.files import load_run_spec
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-WITHIN_S = 120.0
+WITHIN_S = 280.0
 REAL_MODEL = EXAMPLES / "04_real_model.py"
 """Takes minutes, gigabytes, and packages outside the lock."""
 

@@ -27,7 +27,7 @@ def identity(spec: NodeSpec) -> Identity:
 
 
 async def registered(coordinator: Coordinator) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not coordinator.view().nodes:  # noqa: ASYNC110 - there is no event for a registration
             await asyncio.sleep(0.01)
 
@@ -40,7 +40,7 @@ def test_a_member_leaves_with_the_run(
     coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec], tmp_path: Path
 ) -> None:
     async def scene() -> int:
-        async with serving(coordinator, "secret"), asyncio.timeout(10):
+        async with serving(coordinator, "secret"), asyncio.timeout(60):
             standing = asyncio.create_task(stand_by(identity(member_of(make_spec)), tmp_path))
             await registered(coordinator)
             coordinator.finish()
@@ -70,7 +70,7 @@ def test_a_member_leaves_at_an_interruption_notice(
     coordinator: Coordinator, make_spec: Callable[[Role], NodeSpec], tmp_path: Path
 ) -> None:
     async def scene() -> int:
-        async with serving(coordinator, "secret"), asyncio.timeout(10):
+        async with serving(coordinator, "secret"), asyncio.timeout(60):
             standing = asyncio.create_task(stand_by(identity(member_of(make_spec)), tmp_path))
             await registered(coordinator)
             os.kill(os.getpid(), signal.SIGTERM)

@@ -21,7 +21,7 @@ def hear(cloud: str, story: Callable[[list[Notice]], Awaitable[None]]) -> list[N
     heard: list[Notice] = []
 
     async def scene() -> None:
-        async with watching(cloud, heard.append, look_s=0.02), asyncio.timeout(5):
+        async with watching(cloud, heard.append, look_s=0.02), asyncio.timeout(60):
             await story(heard)
 
     asyncio.run(scene())

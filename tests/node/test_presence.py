@@ -33,7 +33,7 @@ def test_the_head_is_seen_and_measures_its_peers(
             present = asyncio.create_task(be_present(link, Presence(head, "127.0.0.1:1", LinkCap())))
             node = make_spec(Role.ROLLOUT).node_id
             coordinator.register(Register(node_id=node, role=Role.ROLLOUT, slots=1, address=f"127.0.0.1:{peer.port}"))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not coordinator.view().links:  # noqa: ASYNC110 - there is no event for a measurement
                     await asyncio.sleep(0.01)
             assert coordinator.view().links[0].node_id == head.node_id
@@ -52,7 +52,7 @@ def test_a_silent_coordinator_is_waited_for(
         async with CoordinatorLink(partial(read_pointer, tmp_path, RUN, "secret"), "head-token") as link:
             present = asyncio.create_task(be_present(link, Presence(make_spec(Role.TRAINER), "127.0.0.1:1", LinkCap())))
             await asyncio.sleep(0.15)
-            async with serving(coordinator, "secret"), asyncio.timeout(5):
+            async with serving(coordinator, "secret"), asyncio.timeout(60):
                 while not coordinator.view().nodes:  # noqa: ASYNC110 - there is no event for a registration
                     await asyncio.sleep(0.01)
             present.cancel()
@@ -80,7 +80,7 @@ def test_a_node_leaves_when_it_is_not_wanted_any_more(
                 coordinator.renew(Renewal(run_until_s=time.time() + 0.2))
             else:
                 coordinator.access.revoke(head.node_id)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 return await present
 
     assert asyncio.run(scene()) is reason

@@ -22,9 +22,11 @@ from hexcloud.runtime.weights import read_weights
 from tests.node.test_rollout import SECRETS, until
 
 RATE = 2e-5
-STEPS = 5
+STEPS, STEP_S = 5, 2.0
+"""The trainer makes no version before a node, however busy its machine, has had the time to take the one before."""
+BATCH = 32
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_to_the_bit(
@@ -33,9 +35,10 @@ def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_
     home, head = tmp_path / "node", tmp_path / "head"
     link = Emulation(clock_scale=60, samples_per_s=200, link_bytes_per_s=4e6, link_latency_ms=1.0)
     training = TrainingSpec(precision="bf16", learning_rate=RATE, ramp_steps=1)
+    pace = Emulation(clock_scale=60, samples_per_s=BATCH / STEP_S)
     for role, folder, changes in (
         (Role.ROLLOUT, home, {"emulation": link, "region": "aws/far"}),
-        (Role.TRAINER, head, {"training": training, "steps": STEPS}),
+        (Role.TRAINER, head, {"training": training, "steps": STEPS, "emulation": pace}),
     ):
         folder.mkdir()
         (folder / "node.json").write_text(make_spec(role).model_copy(update=changes).model_dump_json())
@@ -62,7 +65,7 @@ def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_
     def end_last() -> None:
         process = processes.pop()
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def has_trained() -> bool:
         said = "".join((folder / "log").read_text()[-3000:] for folder in (home, head))
@@ -73,7 +76,7 @@ def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_
         async with serving(coordinator, "run-secret-word") as url:
             start(["hexcloud.node", "rollout"], home, SECRETS)
             start(["hexcloud.runtime.trainer", "--url", url], head, {"HEXCLOUD_NODE_TOKEN": "head-token"})
-            await until(has_trained, within_s=120)
+            await until(has_trained, within_s=600)
             end_last()
             last = coordinator.weights.latest
             assert last is not None
@@ -87,7 +90,8 @@ def test_at_a_rate_of_rl_a_node_gets_what_changed_of_bf16_weights_and_serves_it_
         assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
         sizes = [path.stat().st_size for path in (tmp_path / "weights").glob("*.delta")]
         assert len(sizes) >= STEPS and max(sizes) < 0.4 * last.size
-        assert len(events("weights_patched")) >= STEPS - 2, (home / "log").read_text()[-3000:]
+        patched = sum(int(str(one["deltas"])) for one in events("weights_patched"))
+        assert patched >= STEPS - 2, (home / "log").read_text()[-3000:]
     finally:
         while processes:
             end_last()

@@ -40,7 +40,7 @@ def coordinator_of(identity: Identity) -> Coordinator:
 
 
 async def until(is_reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_reached():  # noqa: ASYNC110 - there is no event for what a test waits for
             await asyncio.sleep(0.01)
 
@@ -65,7 +65,7 @@ def test_what_a_head_has_is_in_the_store_before_the_run_counts_as_done(identity:
         stored.begin(coordinator, lambda: None)
         stored.point(POINTER)
         made(identity.run_dir, 0, 20)
-        assert await stored.catch_up(within_s=5.0)
+        assert await stored.catch_up(within_s=60.0)
         await until(lambda: coordinator.view().checkpoint_version == 20)
         (tmp_path / "output").mkdir()
         (tmp_path / "output" / "model.safetensors").write_bytes(b"weights")
@@ -89,7 +89,7 @@ def test_a_head_that_lost_the_run_is_told(identity: Identity, tmp_path: Path) ->
         SwitchedBucket(tmp_path / "store").put(head_object(7), b"another")
         stored.begin(coordinator_of(identity), lost.set)
         stored.point(POINTER)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await lost.wait()
         stored.close()
 

@@ -41,7 +41,7 @@ def test_a_trainer_gets_the_address_and_its_own_token_only(
 
 
 def _wait_for_text(path: Path) -> None:
-    gives_up_at = time.monotonic() + 10
+    gives_up_at = time.monotonic() + 60
     while not (path.exists() and path.read_text()):
         assert time.monotonic() < gives_up_at
         time.sleep(0.02)
@@ -52,15 +52,16 @@ def test_the_end_waits_for_last_words_but_not_for_long(coordinator: Coordinator,
     ignore = "" if hears else "signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     code = f"import os, signal, time; {ignore} open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
 
-    async def scene() -> None:
+    async def scene() -> float:
         trainer = trainer_running(coordinator, tmp_path, code)
         running = asyncio.create_task(trainer.run())
         await asyncio.to_thread(_wait_for_text, tmp_path / "pid")
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        begun_s = time.monotonic()
         await trainer.end()
+        return time.monotonic() - begun_s
 
-    started = time.monotonic()
-    asyncio.run(scene())
+    took_s = asyncio.run(scene())
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
-    assert time.monotonic() - started < LAST_WORDS_S + 5
+    assert took_s < LAST_WORDS_S + 20, "it would have slept for a minute"

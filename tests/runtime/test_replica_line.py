@@ -192,7 +192,7 @@ def test_a_member_whose_head_is_away_ends_its_part_and_calls_again(tmp_path: Pat
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make everybody as impatient as a test is."""
-    for name, seconds in {"GONE_S": 1.5, "SILENT_S": 0.5, "BEAT_S": 0.1, "AGAIN_S": 0.1}.items():
+    for name, seconds in {"GONE_S": 3.0, "SILENT_S": 2.0, "BEAT_S": 0.1, "AGAIN_S": 0.1}.items():
         monkeypatch.setattr(replica_line, name, seconds)
     monkeypatch.setattr(replica_socket, "HANDSHAKE_S", 1.0)
 
@@ -216,7 +216,7 @@ def test_a_member_that_went_is_gone_after_a_while_although_nothing_is_asked_of_i
 
 @pytest.mark.usefixtures("hasty")
 def test_idle_members_of_a_head_that_is_there_stay(head: ReplicaHead, members: list[Machine], tmp_path: Path) -> None:
-    time.sleep(3.0)
+    time.sleep(4.0)
     assert head.lost is None and [one.gone for one in members] == ["", ""]
     head.start(order(tmp_path))
     assert [one.ends for one in members] == [0, 0]

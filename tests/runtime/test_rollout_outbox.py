@@ -32,7 +32,7 @@ def generation(finish: FinishKind) -> Generation:
 
 async def delivered(outbox: Outbox) -> None:
     delivering = asyncio.create_task(outbox.deliver())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await outbox.emptied()
     delivering.cancel()
 
@@ -84,7 +84,7 @@ def test_delivery_waits_for_a_coordinator_that_comes_back_elsewhere(
             delivering = asyncio.create_task(outbox.deliver())
             await asyncio.sleep(0.1)
             assert len(outbox.keys()) == 4
-            async with serving(coordinator, "run-secret"), asyncio.timeout(5):
+            async with serving(coordinator, "run-secret"), asyncio.timeout(60):
                 await outbox.emptied()
             delivering.cancel()
 

@@ -30,7 +30,7 @@ def test_a_probe_under_way_gives_way_to_weights_at_once() -> None:
         wire = Wire()
         probing = asyncio.create_task(wire.probe(lambda: log_probe(log, 60.0)))
         await asyncio.sleep(0.01)
-        async with asyncio.timeout(1.0), wire.for_weights():
+        async with asyncio.timeout(30.0), wire.for_weights():
             log.append("weights")
         await probing
 
@@ -41,19 +41,22 @@ def test_a_probe_under_way_gives_way_to_weights_at_once() -> None:
 def test_a_probe_waits_for_the_downloads_before_it_and_for_those_that_come_meanwhile() -> None:
     log: list[str] = []
 
-    async def download(wire: Wire, name: str) -> None:
+    async def download(wire: Wire, name: str, until: asyncio.Event) -> None:
         async with wire.for_weights():
             log.append(name)
-            await asyncio.sleep(0.02)
+            await until.wait()
 
     async def scene() -> None:
-        wire = Wire()
+        wire, first_ends, second_ends = Wire(), asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(download(wire, "first"))
+            tasks.create_task(download(wire, "first", first_ends))
             await asyncio.sleep(0.01)
             tasks.create_task(wire.probe(lambda: log_probe(log, 0.0)))
             await asyncio.sleep(0)
-            tasks.create_task(download(wire, "second"))
+            tasks.create_task(download(wire, "second", second_ends))
+            for end in (first_ends, second_ends):
+                await asyncio.sleep(0.01)
+                end.set()
 
     asyncio.run(scene())
     assert log == ["first", "second", "probe begins", "probe ends"]

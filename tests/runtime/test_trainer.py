@@ -36,6 +36,8 @@ from hexcloud.runtime.trainer_ranks import Ranks
 from tests.runtime.training import ALONE, state_of
 
 STEPS, BATCH, GROUP, RATE = 5, 16, 4, 64.0
+ENDS_WITHIN_S = 120.0
+"""What takes a few seconds where nothing else runs, the start of a process that imports torch included."""
 WORKER = NodeId("r.rollout-0.0")
 RANDOM = random.Random(0)
 
@@ -146,7 +148,7 @@ def test_a_resumed_run_trains_to_its_end_and_leaves_a_model(tmp_path: Path) -> N
         async with rig(tmp_path, Start(epoch=1, version=0)) as run:
             trainer = await run.start_trainer("--epoch", "1")
             await run.generate_until(lambda: run.coordinator.is_finished)
-            assert await asyncio.wait_for(trainer.wait(), 20) == 0
+            assert await asyncio.wait_for(trainer.wait(), ENDS_WITHIN_S) == 0
             view = run.coordinator.view()
             assert (view.version, view.trained_samples) == (STEPS, STEPS * BATCH)
             assert view.accuracy_before == 0.25 and view.accuracy_after is not None
@@ -174,7 +176,7 @@ def test_a_killed_trainer_goes_on_from_its_checkpoint_in_a_later_epoch(tmp_path:
         be_warm(tmp_path / "run")
         async with rig(tmp_path, Start(epoch=1, version=0)) as run:
             trainer = await run.start_trainer("--epoch", "1")
-            await run.generate_until(lambda: run.coordinator.view().version == 3)
+            await run.generate_until(lambda: run.coordinator.view().version >= 3)
             trainer.kill()
             assert await trainer.wait() == -signal.SIGKILL
             trainer = await run.start_trainer()
@@ -191,9 +193,9 @@ def test_sigterm_while_waiting_leaves_a_checkpoint_of_the_published_version(tmp_
         be_warm(tmp_path / "run")
         async with rig(tmp_path, Start(epoch=1, version=0)) as run:
             trainer = await run.start_trainer()
-            await run.generate_until(lambda: run.coordinator.view().version == 1)
+            await run.generate_until(lambda: run.coordinator.view().version >= 1)
             trainer.send_signal(signal.SIGTERM)
-            assert await asyncio.wait_for(trainer.wait(), 20) == EXIT_TERMINATED
+            assert await asyncio.wait_for(trainer.wait(), ENDS_WITHIN_S) == EXIT_TERMINATED
             newest = newest_checkpoint(tmp_path / "run")
             assert newest is not None and (newest.epoch, newest.version) == (1, run.coordinator.view().version)
             assert not run.coordinator.is_finished
@@ -207,9 +209,9 @@ def test_a_stopped_run_still_leaves_its_model_and_checkpoint(tmp_path: Path) -> 
         be_warm(tmp_path / "run")
         async with rig(tmp_path, Start(epoch=1, version=0)) as run:
             trainer = await run.start_trainer()
-            await run.generate_until(lambda: run.coordinator.view().version == 1)
+            await run.generate_until(lambda: run.coordinator.view().version >= 1)
             run.coordinator.stop(StopRequest(reason="budget"))
-            assert await asyncio.wait_for(trainer.wait(), 20) == 0
+            assert await asyncio.wait_for(trainer.wait(), ENDS_WITHIN_S) == 0
             newest = newest_checkpoint(tmp_path / "run")
             assert newest is not None and newest.version == run.coordinator.view().version < STEPS
             assert run.coordinator.is_finished
@@ -225,7 +227,7 @@ def test_another_rank_than_0_says_that_it_is_up_before_it_meets_anybody(tmp_path
         world = World(generation=3, nodes=(NodeId("another.0"), NodeId("r.trainer-0.0")), store="127.0.0.1:1")
         argv = [sys.executable, "-m", "hexcloud.runtime.trainer", "--world", world.model_dump_json(), "--place", "1"]
         rank = await asyncio.create_subprocess_exec(*argv, cwd=tmp_path)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(ENDS_WITHIN_S):
             while not (tmp_path / world.sign_of_life(1)).exists():  # noqa: ASYNC110 - a file comes
                 await asyncio.sleep(0.05)
         rank.kill()
@@ -240,7 +242,7 @@ def test_an_epoch_that_a_checkpoint_already_had_is_refused(tmp_path: Path) -> No
         be_warm(tmp_path / "run")
         async with rig(tmp_path, Start()) as run:
             trainer = await run.start_trainer("--epoch", "0")
-            assert await asyncio.wait_for(trainer.wait(), 30) == 1
+            assert await asyncio.wait_for(trainer.wait(), ENDS_WITHIN_S) == 1
             assert run.coordinator.view().version == 0
 
     asyncio.run(scenario())
@@ -251,7 +253,7 @@ def test_a_new_run_warms_up_before_its_first_version(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rig(tmp_path, Start()) as run:
             trainer = await run.start_trainer()
-            await run.generate_until(lambda: run.coordinator.view().version == 1)
+            await run.generate_until(lambda: run.coordinator.view().version >= 1)
             accuracy = run.coordinator.view().accuracy_before
             assert accuracy is not None and accuracy > 0.2
             trainer.kill()
@@ -270,13 +272,13 @@ def test_a_run_goes_on_past_a_torn_checkpoint_and_a_damaged_file_is_written_anew
         async with rig(tmp_path, Start(epoch=next_epoch(run_dir), version=0)) as run:
             assert run.coordinator.epoch == 2
             trainer = await run.start_trainer()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(ENDS_WITHIN_S):
                 await run.until_served("/weights/2/0")
             (run_dir / "weights" / "2-0" / "model.safetensors").write_bytes(b"torn")
             assert (await run.http.get("/weights/2/0")).status_code == 404
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(ENDS_WITHIN_S):
                 await run.until_served("/weights/2/0")
-            await run.generate_until(lambda: run.coordinator.view().version == 1)
+            await run.generate_until(lambda: run.coordinator.view().version >= 1)
             trainer.kill()
             await trainer.wait()
 

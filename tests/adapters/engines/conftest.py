@@ -95,7 +95,7 @@ def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineSta
         argv = [sys.executable, "-m", "hexcloud.adapters.engines.embedded", "--model-path", str(model_path)]
         process = subprocess.Popen([*argv, "--port-file", str(port_file), *flags])
         processes.append(process)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not port_file.exists():
             assert process.poll() is None, "the engine ended before it listened"
             assert time.monotonic() < deadline, "the engine does not come up"
@@ -111,7 +111,7 @@ def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineSta
     for process in processes:
         process.terminate()
     for process in processes:
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")

@@ -50,8 +50,9 @@ def test_a_full_batch_takes_its_size_over_the_speed(models: Any) -> None:
         await while_running(engine, engine.generate([request(str(i)) for i in range(8)]))
         return time.monotonic() - start
 
-    # 48 tokens at 60/s are 0.8 s; the last step needs not be waited for, and 0.2 s may come as a burst.
-    assert 0.4 < asyncio.run(scenario()) < 1.2
+    # 48 tokens at 60/s are 0.8 s; the last step needs not be waited for, and 0.2 s may come as a burst. Whatever else
+    # the machine does only adds to it.
+    assert 0.4 < min(asyncio.run(scenario()) for _ in range(5)) < 1.2
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_they_are_an_engine(replicas: Replicas) -> None:
 
 
 def test_batches_spread_over_them_by_open_requests_and_an_abort_reaches_all(replicas: Replicas, pair: Pair) -> None:
-    slow_down(pair, 0.1)
+    slow_down(pair, 0.4)  # alone they would go on for 20 s
     with ThreadPoolExecutor(4) as pool:
         batches = [
             pool.submit(replicas.generate, (ask(f"{i}a", max_new_tokens=50), ask(f"{i}b", max_new_tokens=50)))

@@ -52,7 +52,7 @@ def begin() -> Iterator[Callable[[Launch], SglangServer]]:
 
 
 def said(launch: Launch) -> dict[str, Any]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while b"\n" not in launch.log.read_bytes():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -66,7 +66,7 @@ def living(pids: list[int]) -> list[int]:
 
 def are_gone(pids: list[int]) -> bool:
     """A signal has been sent; on a busy machine dying takes its time."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while living(pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not living(pids)

@@ -23,6 +23,8 @@ Twice its controller is killed, as tests/e2e/test_killed_controller.py does at e
 
 CHECKPOINT_LAG_S = 15.0
 """Until a checkpoint is whole in the store; here a step takes a tenth of a second, so some are trained meanwhile."""
+ON_ITS_WAY_S = 5.0
+"""That a checkpoint takes into the store of a machine that does nothing else, the mirror's next look included."""
 SHIFTED = {**CHEAP, EAST_TOO: 0.49, EAST_LAST: 0.32}
 """Each by less than the 30 % over which a price must be seen twice to be believed."""
 POLL_S = 20.0
@@ -142,7 +144,9 @@ def assert_at_most_are_trained_again(steps: int, renter: Renter) -> None:
     sys.stdout.write(f"{renter.name}: training went on after step {resumed}; {twice} steps were trained twice\n")
     assert resumed > 0, "it began anew"
     assert sum(row.version > resumed for row in in_time) <= steps
-    assert twice <= 2 * steps, "and no more again while the next checkpoint was on its way to the store"
+    # A machine that steps faster makes more steps in the seconds that a checkpoint is on its way.
+    meanwhile = sum(row.epoch == first and row.wall_s >= taken_wall_s - ON_ITS_WAY_S for row in rows)
+    assert twice <= steps + max(steps, meanwhile), "and no more while the next checkpoint was on its way to the store"
 
 
 def moves(renter: Renter, trigger: str) -> list[Mapping[str, Any]]:
