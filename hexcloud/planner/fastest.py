@@ -16,21 +16,9 @@ from hexcloud.planner.milp import INFINITY, Solution
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
-from hexcloud.planner.search import (
-    FEW,
-    NODE_LIMIT,
-    Found,
-    Held,
-    Trial,
-    at_site,
-    cap_usd_per_hour,
-    cheapest,
-    eased_first,
-    few_offers,
-    raised,
-    trial_at,
-)
+from hexcloud.planner.search import FEW, NODE_LIMIT, Found, Held, at_site, cheapest, eased_first
 from hexcloud.planner.stretch import Stretched, stretched, stretched_answer
+from hexcloud.planner.trial import Trial, cap_usd_per_hour, few_offers, trial_at
 from hexcloud.planner.useful import Useful
 
 _LEAST_SHARE = 1e-6
@@ -129,11 +117,10 @@ def _between(problem: Problem, between: tuple[float, float], width: float, effor
 
 
 def _site_plans(trial: Trial, cap: float, effort: _Effort) -> Iterator[Found]:
-    """Try every site; the floor is raised only once the most promising one has no plan. Raises SolverStoppedError."""
+    """Try every site. Raises SolverStoppedError."""
     stopped: SolverStoppedError | None = None
-    for number, ranked in enumerate(trial.sites):
-        trial = raised(trial, cap) if number == 1 else trial
-        if trial.least + ranked.least_usd_per_hour > cap:
+    for ranked in trial.sites:
+        if trial.floor.usd_per_hour + ranked.least_usd_per_hour > cap:
             continue
         if stopped is not None and effort.left <= 0:
             break

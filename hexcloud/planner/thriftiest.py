@@ -22,8 +22,9 @@ from hexcloud.planner.pairs import is_narrow, pairs_at
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
 from hexcloud.planner.rules import Choice, RuleModel
-from hexcloud.planner.search import Found, Held, Trial, cheapest, eased_first, held_in
+from hexcloud.planner.search import Found, Held, cheapest, eased_first, held_in
 from hexcloud.planner.stretch import stretched
+from hexcloud.planner.trial import Trial
 from hexcloud.planner.useful import Useful
 
 _STEP = 1.25

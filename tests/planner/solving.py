@@ -8,6 +8,7 @@ from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Columns, Layout, RolloutColumn, TrainerColumn
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.columns import build_columns
 from hexcloud.planner.milp import Solution
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.rows import build
@@ -40,3 +41,9 @@ def solved(
     problem = Problem(Columns(rollout=rollout, trainer=gangs), market, workload, policy, fleet or FleetState())
     rules = build(Choice(Useful(problem, TARGET), tuple(range(len(problem.rollout))), problem.gangs, source))
     return rules, rules.model.minimise(gap=0.0, node_limit=1000)
+
+
+def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
+    """Every column that the estimator knows."""
+    columns, _ = build_columns(market.offers, market, workload, policy)
+    return Problem(columns, market, workload, policy, FleetState())

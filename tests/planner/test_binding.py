@@ -1,22 +1,10 @@
-from collections.abc import Callable
-
-from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.binding import binding_rules
-from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import cheapest
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def binding(problem: Problem, samples_per_s: float) -> tuple[str, ...]:

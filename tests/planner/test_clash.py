@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -7,7 +6,6 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market, Quota
-from hexcloud.domain.offer import Offer
 from hexcloud.domain.plan import Columns
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
@@ -18,14 +16,7 @@ from hexcloud.planner.screen import screen
 from hexcloud.planner.search import cheapest
 from hexcloud.planner.unruled import Ruled
 from tests.planner.oracle import EXAMPLES, Makers, brute_force, problems
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def listed(market: Market, workload: Workload, policy: Policy) -> Problem:

@@ -1,27 +1,16 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from hexcloud.domain.fleet import FleetState
-from hexcloud.domain.market import Market, Quota
+from hexcloud.domain.market import Quota
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
 from hexcloud.planner.dominance import Contest, undominated
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.useful import Useful
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
-
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 TWIN = {"id": "acme/us-one/a/lean8x/on_demand", "instance_type": "lean8x"}
 

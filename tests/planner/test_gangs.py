@@ -1,26 +1,14 @@
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer, place_of
+from hexcloud.domain.offer import place_of
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
-from hexcloud.planner.problem import Problem
 from tests.planner.oracle import FEWER, Makers, problems
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def test_prices_are_those_of_the_problem(market: Market, workload: Workload, policy: Policy) -> None:

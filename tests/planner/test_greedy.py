@@ -1,28 +1,18 @@
-from collections.abc import Callable
-
 import pytest
 
-from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.offer import Tenure
 from hexcloud.domain.plan import Columns
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.columns import build_columns
 from hexcloud.planner.greedy import greedy_columns
 from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import cheapest
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
 TARGET = 20_000 / 2048
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
 
 
 def price(problem: Problem, columns: Columns | Kinds) -> float:

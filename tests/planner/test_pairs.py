@@ -23,7 +23,7 @@ from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.pairs import cheapest_first, is_narrow, pairs_at
 from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import trial_at
+from hexcloud.planner.trial import trial_at
 from hexcloud.planner.useful import Useful
 from tests.planner.oracle import EXAMPLES, FEWER, Makers, broken, brute_force, cost, picks, problems
 

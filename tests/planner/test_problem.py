@@ -1,24 +1,16 @@
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
 from hexcloud.domain.fleet import FleetState, Node, NodeId, NodeStatus, RunId
 from hexcloud.domain.market import Market, Quota
-from hexcloud.domain.offer import Offer, Tenure
+from hexcloud.domain.offer import Tenure
 from hexcloud.domain.plan import Role, SlotName
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def test_sites_are_zones_with_a_gang(market: Market, workload: Workload, policy: Policy) -> None:

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -7,26 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hexcloud.domain.errors import SolverStoppedError
-from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, Tenure
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner import alike, search
-from hexcloud.planner.columns import build_columns
 from hexcloud.planner.milp import INFINITY, Solution, Status
-from hexcloud.planner.problem import Problem
-from hexcloud.planner.search import at_site, cap_usd_per_hour, cheapest, trial_at
+from hexcloud.planner.search import at_site, cheapest
+from hexcloud.planner.trial import cap_usd_per_hour, trial_at
 from hexcloud.planner.useful import Useful
 from tests.planner.oracle import FEWER, Makers, problems
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def test_cheapest_price_rises_with_throughput(market: Market, workload: Workload, policy: Policy) -> None:

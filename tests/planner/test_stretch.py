@@ -1,25 +1,13 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer
 from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
-from hexcloud.planner.columns import build_columns
-from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import Held, cheapest, held_in
 from hexcloud.planner.stretch import stretched, stretched_answer
-
-MakeOffer = Callable[..., Offer]
-MakeMarket = Callable[..., Market]
-
-
-def problem_of(market: Market, workload: Workload, policy: Policy) -> Problem:
-    columns, _ = build_columns(market.offers, market, workload, policy)
-    return Problem(columns, market, workload, policy, FleetState())
+from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 
 
 def test_a_plan_makes_at_least_what_it_was_asked_for(market: Market, workload: Workload, policy: Policy) -> None:
