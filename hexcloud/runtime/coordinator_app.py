@@ -266,10 +266,10 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     app = FastAPI(title="hexcloud coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     for path, endpoint in (
         ("/health", routes.health),
-        ("/weights/{epoch:int}/{version:int}", routes.weights),
-        ("/deltas/{epoch:int}/{base:int}/{version:int}", routes.deltas),
-        ("/ways/{epoch:int}/{version:int}", routes.ways),
-        ("/probe/{size:int}", routes.probe),
+        ("/weights/{epoch:number}/{version:number}", routes.weights),
+        ("/deltas/{epoch:number}/{base:number}/{version:number}", routes.deltas),
+        ("/ways/{epoch:number}/{version:number}", routes.ways),
+        ("/probe/{size:number}", routes.probe),
         ("/batch", routes.batch),
         ("/status", routes.status),
     ):
