@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from hexcloud.domain.errors import EngineError, StoreError
+from hexcloud.domain.errors import EngineError, StoreError, UnreadableError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import POINTER_FILE, Admit, DrainRequest, Pointer, Renewal, RunView, StopRequest
@@ -79,12 +79,12 @@ class HttpCoordinator:
         self._client.close()
 
     def view(self) -> RunView:
-        """Return the run as the coordinator knows it."""
+        """Return the run as the coordinator knows it. Raises UnreadableError when it answers with something else."""
         answer = self._call("GET", "/status", None)
         try:
             return RunView.model_validate_json(answer.content)
         except ValidationError as error:
-            raise EngineError(f"coordinator: the answer of /status cannot be read: {error}") from error
+            raise UnreadableError(f"coordinator: the answer of /status cannot be read: {error}") from error
 
     def renew(self, run_until_s: float, gang: GangPlan | None = None) -> None:
         """Extend the spend lease of the whole fleet, wall seconds since the epoch; say what is planned of the gang."""
@@ -128,7 +128,8 @@ class HttpCoordinator:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EngineError(f"coordinator at {pointer.url}: {method} {path}: {error!r}") from error
         if not answer.is_success:
-            raise EngineError(
+            kind = UnreadableError if answer.is_server_error else EngineError
+            raise kind(
                 f"coordinator at {pointer.url}: {method} {path}: status {answer.status_code}: {answer.text[:200]}"
             )
         return answer

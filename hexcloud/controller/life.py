@@ -98,7 +98,7 @@ def _follow_running(node: Node, seen: Seen, patience: Patience, is_listed: bool 
     if node.status is NodeStatus.STARTING:
         if seen.node_view(node.id):
             return node.model_copy(update={"status": NodeStatus.READY, "ready_at_s": seen.now_s})
-        if waited_s > patience.register_s(node):
+        if waited_s > patience.register_s(node) and not seen.unreadable:
             cause = f"{UNREGISTERED}: no heartbeat after {patience.register_s(node):.0f} s"
             return _moved(node, NodeStatus.LOST, cause)
         return node

@@ -175,6 +175,8 @@ class Memory:
     epoch_since: float = 0.0
     answered_at: float | None = None
     """When the coordinator last answered, or when this controller began to listen."""
+    is_view_unreadable: bool = False
+    """Did the coordinator last answer with what cannot be read?"""
     admitted: set[NodeId] = field(default_factory=set)
     revoked: set[NodeId] = field(default_factory=set)
     """Both since this coordinator and epoch began."""

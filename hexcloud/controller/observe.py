@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from hexcloud.controller.memory import Memory
 from hexcloud.controller.outside import Ports
 from hexcloud.controller.prices import Prices
-from hexcloud.domain.errors import CredentialsError, EngineError, MarketError, PartListError, ProvisionError
+from hexcloud.domain.errors import (
+    CredentialsError,
+    EngineError,
+    MarketError,
+    PartListError,
+    ProvisionError,
+    UnreadableError,
+)
 from hexcloud.domain.fleet import Billed, FleetState, MeasuredLink, Node, NodeId, NodeStatus
 from hexcloud.domain.market import Market
 from hexcloud.domain.messages import NodeView, RunView
@@ -38,6 +45,8 @@ class Seen:
     """The plan in force."""
     billed: tuple[Billed, ...] = ()
     """When machines began and ended to bill, as far as the provider says; nothing when it did not answer."""
+    unreadable: str = ""
+    """Why the coordinator's view cannot be read although it answers: it lives, and nobody is to be ended for that."""
     silent: frozenset[str] = frozenset()
     """`cloud/region` of which the provider could not say what exists there."""
 
@@ -90,10 +99,10 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
     planned = {slot.offer_id: slot.usd_per_hour for slot in accepted[1].slots} if accepted else {}
     memory.prices = asked | planned | memory.prices
     memory.prices |= {offer.id: offer.usd_per_hour for offer in market.offers}
-    coordinator, view = _coordinator(ports)
+    coordinator, view, unreadable = _coordinator(ports)
     listed, silent = _listed(nodes, run, ports, memory)
     biller = ports.provisioner if isinstance(ports.provisioner, Biller) else None
-    _listen(view, wall_s, memory)
+    _listen(view, wall_s, memory, is_answered=bool(view or unreadable))
     return Seen(
         run=run,
         now_s=now_s,
@@ -104,6 +113,7 @@ def observe(run: RunRecord, ports: Ports, memory: Memory) -> Seen:
         listed=listed,
         coordinator=coordinator,
         view=view,
+        unreadable=unreadable,
         last_view=view or ports.store.view(run.id),
         accepted=accepted,
         billed=biller.billed() if biller and listed is not None else (),
@@ -158,18 +168,24 @@ def _refusing(error: PartListError) -> set[str]:
     return {place for place, why in error.silent.items() if isinstance(why, CredentialsError)}
 
 
-def _coordinator(ports: Ports) -> tuple[Coordinator | None, RunView | None]:
+def _coordinator(ports: Ports) -> tuple[Coordinator | None, RunView | None, str]:
+    """Return the coordinator where it answers, its view, and why that cannot be read."""
     try:
         coordinator = ports.coordinator()
-        return coordinator, coordinator.view()
     except EngineError:
-        return None, None
+        return None, None, ""
+    try:
+        return coordinator, coordinator.view(), ""
+    except UnreadableError as error:
+        return coordinator, None, str(error)
+    except EngineError:
+        return None, None, ""
 
 
-def _listen(view: RunView | None, wall_s: float, memory: Memory) -> None:
+def _listen(view: RunView | None, wall_s: float, memory: Memory, is_answered: bool) -> None:
     """Note who was heard of when. A new head or epoch is a coordinator that knows nobody yet."""
     if view is None:
-        memory.answered_at = memory.answered_at or wall_s
+        memory.answered_at = wall_s if is_answered else memory.answered_at or wall_s
         return
     if (view.head, view.epoch) != memory.coordinator:
         memory.coordinator, memory.epoch_since = (view.head, view.epoch), wall_s

@@ -20,6 +20,7 @@ from hexcloud.controller.outside import Ports
 from hexcloud.controller.progress import count_loss, hopeless, note, note_dropout
 from hexcloud.controller.replan import Accepted, replan, triggers
 from hexcloud.controller.slow_gang import part_with_slow_gang
+from hexcloud.controller.view_word import tell_of_view
 from hexcloud.controller.winddown import begin_stop, wind_down
 from hexcloud.domain.errors import (
     BudgetError,
@@ -101,6 +102,7 @@ class Controller:
         settle(seen, self._ports.store, self._memory, self._ports.timing)
         seen = calibrate(seen, self._ports.store, self._memory.learning)
         hands = Hands(self._ports, self._memory, seen, Journal(self._ports.store, seen))
+        tell_of_view(hands)
         tell_of_bucket(hands)
         tell_of_weights_stores(hands)
         nodes = part_with_slow_gang(self._follow(hands), hands)

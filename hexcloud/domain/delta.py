@@ -2,20 +2,21 @@
 
 from pydantic import model_validator
 
-from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.bounds import Count, Number
+from hexcloud.domain.frozen import Message
 
 
-class WeightsManifest(Frozen):
+class WeightsManifest(Message):
     """One published version of the weights. Identity is (epoch, version, sha256)."""
 
-    epoch: int
-    version: int
+    epoch: Number
+    version: Number
     sha256: str
-    size: int
+    size: Count
     """Bytes of the safetensors file at `GET /weights/{epoch}/{version}`."""
 
 
-class WeightsDelta(Frozen):
+class WeightsDelta(Message):
     """A file that turns the safetensors file of one version into that of a later one, to the bit."""
 
     base: WeightsManifest
@@ -23,7 +24,7 @@ class WeightsDelta(Frozen):
     result: WeightsManifest
     """What it has afterwards; its digest is checked before use."""
     sha256: str
-    size: int
+    size: Count
     """Bytes of the delta's file."""
     chunk_bytes: int
     chunks: tuple[str, ...]

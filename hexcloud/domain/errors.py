@@ -16,6 +16,7 @@ HexcloudError
   BudgetError             the money asked for cannot buy what was asked; nothing is rented
   MarketError             a source failed or lied: keep the last good prices with their age
   EngineError             an engine or the trainer did not answer in time: node lost, re-plan
+    UnreadableError       it answered, and what it said cannot be read: it lives, nobody is to be ended for it
     RequestRefusedError   the engine is well and this request is not: ask for the others without it
   StoreError              the store is gone: hold, spend nothing new
 """
@@ -127,6 +128,10 @@ class MarketError(HexcloudError):
 
 class EngineError(HexcloudError):
     """An engine or trainer failed or did not answer in time."""
+
+
+class UnreadableError(EngineError):
+    """It answered, so it lives; but what it said is not what was asked for, or that it has failed at it."""
 
 
 class RequestRefusedError(EngineError):

@@ -1,4 +1,4 @@
-"""The one configuration shared by every noun: immutable, and strict about unknown fields."""
+"""The one configuration shared by every noun: immutable, and strict about unknown fields. Messages are stricter."""
 
 from typing import Self
 
@@ -27,3 +27,12 @@ class Frozen(BaseModel):
         _put(twin, "__pydantic_extra__", None)
         _put(twin, "__pydantic_private__", None)
         return twin
+
+
+class Message(Frozen):
+    """What one process tells another, or its part: finite numbers only.
+
+    JSON has no others: what is written of them is `null`, and nobody can read the whole message.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False)

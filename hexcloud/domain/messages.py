@@ -8,10 +8,11 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hexcloud.domain.bounds import Count, Int32, Line, Measured, Number, Seconds, Slots, Text
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
-from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.frozen import Message
 from hexcloud.domain.lease import Lease, LeaseId
 from hexcloud.domain.metrics import StepNumbers
 from hexcloud.domain.plan import Role
@@ -22,7 +23,7 @@ POINTER_FILE = "coordinator.json"
 """Name of the Pointer's file in the run's folder."""
 
 
-class Pointer(Frozen):
+class Pointer(Message):
     """The file by which everybody finds the coordinator. `signature` is HMAC-SHA256 over the rest."""
 
     run_id: RunId
@@ -37,62 +38,62 @@ REBALANCE = "rebalance recommendation"
 """Cause of a Notice by which the cloud only warns: the machine is likelier than before to be taken."""
 
 
-class Notice(Frozen):
+class Notice(Message):
     """The cloud's word, heard on the machine itself, that the machine will be or may be taken away."""
 
-    cause: str
+    cause: Line
     """INTERRUPTION or REBALANCE."""
-    until_s: float
+    until_s: Seconds
     """The machine is there until then at least, wall seconds since the epoch."""
-    detail: str = ""
+    detail: Line = ""
     """What the cloud said, such as `terminate`."""
 
 
-class Startup(Frozen):
+class Startup(Message):
     """How long a machine took, in parts that it measured itself; the rest is the provider's."""
 
-    setup_s: float = 0.0
+    setup_s: Seconds = 0.0
     """Installing what the node program needs."""
-    program_s: float = 0.0
+    program_s: Seconds = 0.0
     """From the start of the node program to its first try to register."""
 
 
-class RelayDoor(Frozen):
+class RelayDoor(Message):
     """Where a rollout node passes weights on to its neighbours."""
 
-    address: str
+    address: Line
     """`host:port`."""
-    certificate: str = ""
+    certificate: Text = ""
     """What it proves itself by (PEM, its own signature): whoever dials it takes this one and no other. Empty: it is
     reached on this machine only."""
 
 
-class Register(Frozen):
+class Register(Message):
     """POST /register: a node says it is there, in the role that it was admitted for. Idempotent."""
 
     node_id: NodeId
     role: Role
-    slots: int
-    address: str
+    slots: Slots
+    address: Line
     """`host:port` where the node answers probes."""
     startup: Startup = Startup()
-    region: str = ""
+    region: Line = ""
     """`cloud/region` of its machine; empty: not known."""
     relay: RelayDoor | None = None
 
 
-class Heartbeat(Frozen):
+class Heartbeat(Message):
     """POST /heartbeat: what a node is doing."""
 
     node_id: NodeId
-    epoch: int
-    version: int
+    epoch: Number
+    version: Number
     """Weights loaded; -1 before the first load."""
-    running: int
+    running: Count
     """Samples being generated now."""
-    generated_tokens: int
+    generated_tokens: Count
     """Since the node started."""
-    leases: tuple[tuple[LeaseId, int], ...] = ()
+    leases: tuple[tuple[LeaseId, Number], ...] = ()
     """(lease, attempt) held now; used after a recovery."""
     is_paused: bool = False
     """Does the engine generate nothing now, because it starts, takes new weights or is being mended?"""
@@ -100,7 +101,7 @@ class Heartbeat(Frozen):
     """The cloud's last word about this machine; None as long as it says nothing."""
 
 
-class Orders(Frozen):
+class Orders(Message):
     """The answer to register and heartbeat: what the node must do."""
 
     epoch: int
@@ -119,7 +120,7 @@ class Orders(Frozen):
     """Of a machine of the trainer: the ranks that the trainer shall have."""
 
 
-class WeightsWays(Frozen):
+class WeightsWays(Message):
     """GET /ways/{epoch}/{version}: how the node that asks may get to a version; it takes the cheapest."""
 
     deltas: tuple[WeightsDelta, ...] = ()
@@ -133,43 +134,43 @@ class WeightsWays(Frozen):
     """Does the coordinator copy weights into a store of the node's region? It comes before the relay then."""
 
 
-class PlaceRequest(Frozen):
-    """POST /places: where in its region's store does a node find a file? 404: it does not; take another way."""
+class PlaceRequest(Message):
+    """POST /places: where in its region's store does a node find a file? 404: it does not; take another way.
+
+    Which region that is, it said when it first registered: none can speak of another's store.
+    """
 
     node_id: NodeId
-    region: str
-    """`cloud/region` of the node."""
-    sha256: str
+    sha256: Line
     """Of a version's file or of a delta."""
 
 
-class Place(Frozen):
+class Place(Message):
     """The answer."""
 
     url: str = ""
     """What whoever has it may read, so it is as secret as the weights. Empty: on its way, ask again."""
 
 
-class PlaceTrouble(Frozen):
+class PlaceTrouble(Message):
     """POST /places/trouble: a file was not where it should be, or not what it should be."""
 
     node_id: NodeId
-    region: str
-    sha256: str
-    reason: str
+    sha256: Line
+    reason: Text
     """Without the place's URL."""
 
 
-class LeaseRequest(Frozen):
+class LeaseRequest(Message):
     """POST /leases: ask for work."""
 
     node_id: NodeId
-    epoch: int
-    version: int
-    want: int = Field(ge=0)
+    epoch: Number
+    version: Number
+    want: Slots
 
 
-class LeaseGrant(Frozen):
+class LeaseGrant(Message):
     """The answer: leases, or a version to load first, or neither (full; ask again after `retry_s`)."""
 
     leases: tuple[Lease, ...] = ()
@@ -177,24 +178,24 @@ class LeaseGrant(Frozen):
     retry_s: float = 0.1
 
 
-class Submission(Frozen):
+class Submission(Message):
     """POST /samples: finished samples. Idempotent by (lease, attempt)."""
 
     node_id: NodeId
     samples: tuple[Sample, ...]
 
 
-class Partial(Frozen):
+class Partial(Message):
     """Tokens of an unfinished sample."""
 
     lease: LeaseId
-    attempt: int
-    tokens: tuple[int, ...]
+    attempt: Number
+    tokens: tuple[Int32, ...]
     logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
+    versions: tuple[Int32, ...]
 
 
-class PartialCommit(Frozen):
+class PartialCommit(Message):
     """POST /partials: renews the leases and parks the tokens, so that another worker can go on."""
 
     node_id: NodeId
@@ -203,17 +204,17 @@ class PartialCommit(Frozen):
     """True when the node gives these leases back (drain, interruption notice)."""
 
 
-class LinkReport(Frozen):
+class LinkReport(Message):
     """POST /links: measured over real sockets, one way."""
 
     node_id: NodeId
-    target: str
+    target: Line
     """`host:port` as told, so that the coordinator can name the peer."""
-    gb_per_s: float
-    latency_ms: float
+    gb_per_s: Measured
+    latency_ms: Measured
 
 
-class Batch(Frozen):
+class Batch(Message):
     """GET /batch (long poll, trainer only): the next training batch, or `groups` empty when none is ready yet."""
 
     version: int
@@ -231,7 +232,7 @@ class Batch(Frozen):
     """The ranks that the trainer shall have."""
 
 
-class DeltaReport(Frozen):
+class DeltaReport(Message):
     """A delta on disk that leads to a published version."""
 
     path: str
@@ -242,47 +243,47 @@ class DeltaReport(Frozen):
 class StepReport(StepNumbers):
     """POST /publish (trainer only): a version is on disk; numbers of the step that made it."""
 
-    epoch: int
-    version: int
+    epoch: Number
+    version: Number
     path: str
     """The safetensors file, on the trainer's node."""
     sha256: str
-    size: int
+    size: Count
     delta: DeltaReport | None = None
     """From the version before, where that is fewer bytes."""
-    busy_s: float = 0.0
+    busy_s: Seconds = 0.0
     """Wall seconds of work in this step (emulated compute included)."""
-    wait_s: float = 0.0
+    wait_s: Seconds = 0.0
     """Wall seconds spent waiting for the batch."""
     tokens_per_s: float = 0.0
     """Tokens per wall second of work."""
     mfu: float | None = None
     """Share of the GPUs' peak that the model's own arithmetic is; None where the peak is not known."""
-    ranks: int = 1
+    ranks: Slots = 1
     """Processes that trained together."""
-    checkpoint_version: int = -1
+    checkpoint_version: Number = -1
     """Newest version with a whole checkpoint; -1 before the first."""
 
 
-class Rendezvous(Frozen):
+class Rendezvous(Message):
     """POST /rendezvous (trainer only): where the other ranks of a world meet rank 0, and how far they are."""
 
-    generation: int
-    store: str
+    generation: Number
+    store: Line
     """`host:port` on the gang's network."""
     is_begun: bool = False
     """All who join are there, and the state is about to move."""
     is_formed: bool = False
 
 
-class Heeded(Frozen):
+class Heeded(Message):
     """The answer to a Rendezvous."""
 
     is_wanted: bool
     """Is this world still wanted? One that is not must not be begun: its machines may be told of another already."""
 
 
-class Evaluation(Frozen):
+class Evaluation(Message):
     """POST /evaluation (trainer only): accuracy at temperature 1 on held-out prompts."""
 
     when: str
@@ -290,7 +291,7 @@ class Evaluation(Frozen):
     accuracy: float
 
 
-class NodeView(Frozen):
+class NodeView(Message):
     """A node as the coordinator knows it."""
 
     node_id: NodeId
@@ -325,7 +326,7 @@ class RunPhase(StrEnum):
     DONE = "done"
 
 
-class RunView(Frozen):
+class RunView(Message):
     """GET /status: the run as the coordinator knows it. Times are wall seconds."""
 
     run_id: RunId
@@ -369,7 +370,7 @@ class RunView(Frozen):
     links: tuple[LinkReport, ...] = ()
 
 
-class Renewal(Frozen):
+class Renewal(Message):
     """POST /control/renew (controller only): the fleet may run until then."""
 
     run_until_s: float
@@ -377,13 +378,13 @@ class Renewal(Frozen):
     """What the trainer becomes with its next change of size; None: nothing new."""
 
 
-class DrainRequest(Frozen):
+class DrainRequest(Message):
     """POST /control/drain (controller only)."""
 
     node_id: NodeId
 
 
-class Admit(Frozen):
+class Admit(Message):
     """POST /control/admit (controller only): this node may register with this token. Also revokes lost nodes."""
 
     node_id: NodeId
@@ -393,7 +394,7 @@ class Admit(Frozen):
     revoke: tuple[NodeId, ...] = ()
 
 
-class StopRequest(Frozen):
+class StopRequest(Message):
     """POST /control/stop (controller only): checkpoint, write the output, say `done`."""
 
     reason: str

@@ -1,12 +1,13 @@
 """StepRow: one line of a run's `metrics.jsonl`, written by the coordinator, read by the report and the live view."""
 
-from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.bounds import Count
+from hexcloud.domain.frozen import Message
 
 METRICS_FILE = "metrics.jsonl"
 """Name of the file in the run's folder."""
 
 
-class StepNumbers(Frozen):
+class StepNumbers(Message):
     """What a training step tells of policy and machine: means over its trained response tokens."""
 
     reward: float = 0.0
@@ -29,11 +30,11 @@ class StepNumbers(Frozen):
     """Of the policy's next token, nats."""
     token_age: float = 0.0
     """Versions between the weights that made a token and those at the step's start."""
-    tokens: int = 0
+    tokens: Count = 0
     """Prompt and response, of all samples consumed."""
-    trained_tokens: int = 0
+    trained_tokens: Count = 0
     """Of those, the ones that went through the policy: groups whose samples all earned the same teach nothing."""
-    skipped_minibatches: int = 0
+    skipped_minibatches: Count = 0
     """Those whose loss or gradient was not finite: they did not move the policy. Healthy: 0."""
 
 

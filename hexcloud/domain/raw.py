@@ -11,10 +11,11 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, FiniteFloat, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
+from hexcloud.domain.bounds import Count, Number
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.frozen import Frozen, Message
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.messages import Batch, Submission
 from hexcloud.domain.response import LEAST_LOGPROB, MOST_LOGPROB, Response
@@ -41,29 +42,29 @@ _SOUND_TOPS = bytes([*range(_top(0.0), _top(MOST_LOGPROB)), *range(_top(-0.0), _
 Code = Literal["i", "f"]
 
 
-class _SampleHead(Frozen):
+class _SampleHead(Message):
     lease: LeaseId
-    attempt: int
+    attempt: Number
     group: GroupId
-    index: int
-    epoch: int
+    index: Count
+    epoch: Number
     prompt_ids: tuple[int, ...]
-    reward: FiniteFloat
-    length: int = Field(gt=0)
+    reward: float
+    length: int = Field(gt=0, lt=2**31)
     """Tokens of the response."""
 
 
-class _SubmissionHead(Frozen):
+class _SubmissionHead(Message):
     node_id: NodeId
     samples: tuple[_SampleHead, ...]
 
 
-class _GroupHead(Frozen):
+class _GroupHead(Message):
     id: GroupId
     samples: tuple[_SampleHead, ...]
 
 
-class _BatchHead(Frozen):
+class _BatchHead(Message):
     rest: Batch
     """All but the groups."""
     groups: tuple[_GroupHead, ...]

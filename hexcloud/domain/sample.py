@@ -1,8 +1,9 @@
 """Sample and Group: trajectories, and all samples of one prompt."""
 
-from pydantic import FiniteFloat, model_validator
+from pydantic import model_validator
 
-from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.bounds import Count, Number
+from hexcloud.domain.frozen import Message
 from hexcloud.domain.lease import GroupId, LeaseId
 from hexcloud.domain.response import Response
 
@@ -10,21 +11,24 @@ MAX_REWARD = 1e6
 """Largest size of a reward. Verifiers give about 1; their mistakes give 1e200, whose square nobody can hold."""
 
 
-class Sample(Frozen):
-    """One trajectory. `tokens`, `logprobs` and `versions` are of the response and equally long."""
+class Sample(Message):
+    """One trajectory. `tokens`, `logprobs` and `versions` are of the response and equally long.
+
+    What tokens and versions are worth is for admission to say: one that is wrong costs its own sample, not its message.
+    """
 
     lease: LeaseId
-    attempt: int
+    attempt: Number
     group: GroupId
-    index: int
-    epoch: int
+    index: Count
+    epoch: Number
     prompt_ids: tuple[int, ...]
     tokens: tuple[int, ...]
-    logprobs: tuple[FiniteFloat, ...]
+    logprobs: tuple[float, ...]
     """Behaviour logprobs (natural log) of the temperature-scaled distribution, before any truncation."""
     versions: tuple[int, ...]
     """Version of the weights that produced each token."""
-    reward: FiniteFloat
+    reward: float
 
     @model_validator(mode="after")
     def _equally_long(self) -> "Sample":
@@ -65,7 +69,7 @@ class Sample(Frozen):
         return max(self.versions)
 
 
-class Group(Frozen):
+class Group(Message):
     """All samples of one prompt: the unit of admission, consumption and drop."""
 
     id: GroupId

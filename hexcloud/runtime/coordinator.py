@@ -28,6 +28,7 @@ from hexcloud.domain.messages import (
     LeaseGrant,
     LeaseRequest,
     LinkReport,
+    NodeView,
     Notice,
     Orders,
     PartialCommit,
@@ -195,6 +196,10 @@ class Coordinator:
         self._heard(report.node_id)
         self._nodes.note_link(report)
 
+    def region_of(self, node_id: NodeId) -> str:
+        """Return `cloud/region` of a node, by its first word; empty: not known. Raises UnknownNodeError."""
+        return self._heard(node_id).region
+
     def ways(self, node_id: NodeId, epoch: int, version: int) -> WeightsWays:
         """Say how a node may get to a version. Raises UnknownNodeError."""
         node = self._heard(node_id)
@@ -298,7 +303,7 @@ class Coordinator:
             self._admission.leave(node_id)
             log.warning("node_silent", node=node_id)
         self._care.overdue(self._admission.expire(now_s))
-        self._nodes.weigh()
+        self._nodes.weigh(self._care.rate)
         if now_s >= self.run_until_s and not self.has_lapsed:
             self.has_lapsed = True
             self.stop(StopRequest(reason="the spend lease lapsed"))
@@ -334,9 +339,13 @@ class Coordinator:
             sent_bytes=dict(self.sent_bytes),
             stored_bytes=dict(self.weights.copies.sent_bytes),
             stores_trouble=dict(self.weights.copies.trouble),
-            nodes=tuple(self._nodes.view(node, self._held(node), now_s) for node in self._nodes),
+            nodes=tuple(view for node in self._nodes if (view := self._node_view(node, now_s)) is not None),
             links=self._nodes.links,
         )
+
+    def _node_view(self, node: KnownNode, now_s: float) -> NodeView | None:
+        held = self._held(node)
+        return self._care.alone(node, lambda: self._nodes.view(node, held, now_s))
 
     def _held(self, node: KnownNode) -> int:
         return self._admission.leases.count(node.id) + self.gang.holds(node.id)

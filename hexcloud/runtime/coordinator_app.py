@@ -142,17 +142,19 @@ class Routes:
     async def places(self, request: Request) -> Response:
         """POST /places (long poll)."""
         asked, weights = await self._from_node(request, PlaceRequest), self._coordinator.weights
+        region = self._coordinator.region_of(asked.node_id)
         path = await asyncio.to_thread(weights.intact_file, asked.sha256)
         if path is None:
             raise RefusalError(HTTPStatus.NOT_FOUND, "this file is not served")
         try:
-            return answer(Place(url=await weights.copies.place(asked.region, asked.sha256, path, PLACE_WAIT_S)))
+            return answer(Place(url=await weights.copies.place(region, asked.sha256, path, PLACE_WAIT_S)))
         except NoCopyError as error:
             raise RefusalError(HTTPStatus.NOT_FOUND, str(error)) from error
 
     async def places_trouble(self, request: Request) -> Response:
         """POST /places/trouble."""
-        self._coordinator.weights.copies.hear(await self._from_node(request, PlaceTrouble))
+        told = await self._from_node(request, PlaceTrouble)
+        self._coordinator.weights.copies.hear(self._coordinator.region_of(told.node_id), told)
         return Response(status_code=DONE)
 
     async def probe(self, request: Request) -> Response:
@@ -264,10 +266,10 @@ def create_app(coordinator: Coordinator) -> FastAPI:
     app = FastAPI(title="hexcloud coordinator", docs_url=None, redoc_url=None, openapi_url=None)
     for path, endpoint in (
         ("/health", routes.health),
-        ("/weights/{epoch:int}/{version:int}", routes.weights),
-        ("/deltas/{epoch:int}/{base:int}/{version:int}", routes.deltas),
-        ("/ways/{epoch:int}/{version:int}", routes.ways),
-        ("/probe/{size:int}", routes.probe),
+        ("/weights/{epoch:number}/{version:number}", routes.weights),
+        ("/deltas/{epoch:number}/{base:number}/{version:number}", routes.deltas),
+        ("/ways/{epoch:number}/{version:number}", routes.ways),
+        ("/probe/{size:number}", routes.probe),
         ("/batch", routes.batch),
         ("/status", routes.status),
     ):

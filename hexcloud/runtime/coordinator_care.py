@@ -7,12 +7,18 @@ view names such a worker, so that whoever rents it replaces it.
 
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
 from hexcloud.admission.admission import Admission, Receipt
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
+
+MAX_TROUBLE = 300
+"""Characters of an unexpected error that the run's view shows."""
+Found = TypeVar("Found")
 
 log = structlog.get_logger()
 
@@ -52,6 +58,27 @@ class WorkerCare:
         elif is_back and not node.is_going and now_s - node.made_at_s >= self._admission.terms.lease_s:
             self._strike(node, "it gives its leases back without a token")
 
+    def alone(self, node: KnownNode, look: Callable[[], Found]) -> Found | None:
+        """Return what a look at what one worker has said gives; None, and it gets no more work, where that fails.
+
+        Whatever it has said, it is its own trouble and not the run's. A failure about the trainer is the run's, and
+        raised.
+        """
+        try:
+            return look()
+        except Exception as error:
+            if node.role is not Role.ROLLOUT:
+                raise
+            if not node.trouble:
+                log.exception("worker_unreadable", node=node.id)
+                self._give_up(node, f"what it said of itself cannot be worked with: {error!r}"[:MAX_TROUBLE])
+            node.forget_words()
+            return None
+
+    def rate(self, node: KnownNode) -> float:
+        """Return a worker's recent tokens per second; 0 where they cannot be told."""
+        return self.alone(node, lambda: node.tokens_per_s) or 0.0
+
     def _refused(self, node: KnownNode, receipts: Counter[Receipt]) -> bool:
         if not receipts[Receipt.REFUSED]:
             return False
@@ -61,6 +88,11 @@ class WorkerCare:
 
     def _strike(self, node: KnownNode, reason: str) -> None:
         if node.strike(reason, self._clock(), self._admission.terms.lease_s / 2):
-            log.error("worker_broken", node=node.id, reason=node.trouble)
-            self._admission.leave(node.id)
-            self._admission.join(node.id, node.slots)
+            self._give_up(node, node.trouble)
+
+    def _give_up(self, node: KnownNode, reason: str) -> None:
+        """Take a worker's work away and name it."""
+        node.trouble = reason
+        log.error("worker_broken", node=node.id, reason=reason)
+        self._admission.leave(node.id)
+        self._admission.join(node.id, node.slots)

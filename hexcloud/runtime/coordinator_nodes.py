@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -103,6 +103,11 @@ class KnownNode:
         while now_s - self.generated[0][0] > RATE_WINDOW_S:
             self.generated.popleft()
 
+    def forget_words(self) -> None:
+        """Know nothing any more of what it said of itself in heartbeats and at its start."""
+        self.version, self.running, self.notice, self.startup = -1, 0, None, Startup()
+        self.generated.clear()
+
 
 class NodeTable:
     """All registered nodes. A node leaves it only when the controller revokes it."""
@@ -136,7 +141,8 @@ class NodeTable:
             node.is_paused, node.probed_at_s = known.is_paused, known.probed_at_s
             node.strikes, node.struck_at_s, node.trouble = known.strikes, known.struck_at_s, known.trouble
             node.made_at_s = known.made_at_s
-            node.startup, node.notice = known.startup, known.notice  # the first word told how the machine came up
+            # The first word told where the machine is, and how it came up.
+            node.region, node.startup, node.notice = known.region, known.startup, known.notice
         node.is_draining = node.id in self._draining
         self._nodes[node.id] = node
         return node
@@ -165,9 +171,9 @@ class NodeTable:
             node.is_silent = True
         return tuple(node.id for node in silent)
 
-    def weigh(self) -> None:
-        """Compare the workers' measured speeds."""
-        rates = {node.id: node.tokens_per_s for node in self if node.role is Role.ROLLOUT and not node.is_silent}
+    def weigh(self, rate_of: Callable[[KnownNode], float]) -> None:
+        """Compare the workers' measured speeds; `rate_of` looks at each one's alone."""
+        rates = {node.id: rate_of(node) for node in self if node.role is Role.ROLLOUT and not node.is_silent}
         measured = {node_id: rate for node_id, rate in rates.items() if rate > 0}
         if not measured:
             return
@@ -193,7 +199,10 @@ class NodeTable:
         return None
 
     def note_link(self, report: LinkReport) -> None:
-        """Keep a measurement."""
+        """Keep a measurement of a link that its node was told to measure."""
+        node = self._nodes.get(report.node_id)
+        if node is None or report.target not in node.probed_at_s:
+            return
         self._links[(report.node_id, report.target)] = report
 
     def probes(self, node: KnownNode, now_s: float) -> tuple[str, ...]:

@@ -117,10 +117,13 @@ class StoredCopies:
             self._leave_alone(region, sha256, str(error))
             raise NoCopyError(str(error)) from error
 
-    def hear(self, trouble: PlaceTrouble) -> None:
-        """Hear from a node that what it was told of was not there, or not what it should be."""
-        if trouble.region in self._shelves:
-            self._leave_alone(trouble.region, trouble.sha256, f"{trouble.node_id}: {trouble.reason}")
+    def hear(self, region: str, trouble: PlaceTrouble) -> None:
+        """Hear from a node of a region that what it was told of was not there, or not what it should be.
+
+        Nobody was told of a file that was not copied there: nothing of that name is removed.
+        """
+        if region in self._shelves and trouble.sha256 in self._shelves[region].copies:
+            self._leave_alone(region, trouble.sha256, f"{trouble.node_id}: {trouble.reason}")
 
     def keep_only(self, digests: Set[str]) -> None:
         """Remove the copies of all other files, in the background."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from fastapi import Request, Response
 from fastapi.responses import FileResponse
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import Message as AsgiMessage
 from starlette.types import Receive, Scope, Send
 
@@ -27,6 +28,23 @@ class RefusalError(Exception):
         super().__init__(detail)
         self.status = status
         self.detail = detail
+
+
+class NumberConvertor(Convertor[int]):
+    """`{name:number}` in a path. A longer one is another path, so 404: Python refuses to read thousands of digits."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        """Return the number."""
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        """Return its digits."""
+        return str(value)
+
+
+register_url_convertor("number", NumberConvertor())
 
 
 class CountedFile(FileResponse):

@@ -66,7 +66,7 @@ class WeightFollower:
                 await self._load(self._wanted)
             except EngineDeadError:
                 raise
-            except (EngineError, RefusedError, RevokedError) as error:
+            except (EngineError, RefusedError, RevokedError, OSError) as error:  # a full disk may have room again
                 await self._pause(self._wanted, error)
                 continue
             on_load()
@@ -78,7 +78,7 @@ class WeightFollower:
             self._failed = manifest
         is_damaged = self._failed == manifest and self._failures >= DAMAGED_AFTER
         if self._failures == DAMAGED_AFTER or not is_damaged:
-            event = "weights_damaged" if is_damaged else "weights_not_loaded"
+            event = "weights_damaged" if is_damaged and not isinstance(error, OSError) else "weights_not_loaded"
             log.warning(event, version=manifest.version, reason=str(error))
         with suppress(TimeoutError):
             async with asyncio.timeout(MAX_RETRY_S if is_damaged else RETRY_S):

@@ -26,6 +26,8 @@ STALL_S = 10.0
 """A store that says nothing for so long has failed."""
 AGAIN_S = 0.1
 """Between two questions for a place: the coordinator answers late, but it may be a short-tempered one."""
+MAX_REASON = 1000
+"""Characters told of why a store failed: what a library says may be long."""
 
 OpenPlace = Callable[[str, int], Iterator[bytes]]
 """Reads what a URL leads to, from an offset on; it blocks. Raises StoreError."""
@@ -68,14 +70,14 @@ class RegionStore:
 
     async def _tell(self, wanted: WeightsManifest | WeightsDelta, reason: str) -> None:
         self._gave = ""
-        trouble = PlaceTrouble(node_id=self._node_id, region=self._region, sha256=wanted.sha256, reason=reason)
+        trouble = PlaceTrouble(node_id=self._node_id, sha256=wanted.sha256, reason=reason[:MAX_REASON])
         log.warning("weights_store_failed", region=self._region, file=wanted.sha256[:12], reason=reason)
         with suppress(*CALL_FAILED):
             await self._link.tell_trouble(trouble)
 
     async def _place_of(self, wanted: WeightsManifest | WeightsDelta) -> str:
         """Wait until the coordinator has brought a file to the store. Raises EngineError when it does not."""
-        request = PlaceRequest(node_id=self._node_id, region=self._region, sha256=wanted.sha256)
+        request = PlaceRequest(node_id=self._node_id, sha256=wanted.sha256)
         gives_up_at = time.monotonic() + patience_s(wanted.size)
         try:
             while not (url := (await self._link.place(request)).url):

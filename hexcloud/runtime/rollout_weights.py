@@ -1,8 +1,9 @@
 """WeightFolder: versions of the weights on a rollout node's disk, whole and verified or not there at all.
 
 A download goes to a `.part` file that survives failures and is resumed; size and hash are checked before an atomic
-rename gives it its name. Only the newest two versions are kept. A delta is resumed from its last right chunk, and what
-it makes is verified in the same way.
+rename gives it its name. Nothing waits for the disk then: what an earlier process has left is hashed before its first
+use instead, as a machine that lost its power may have kept a name and not the bytes. Only the newest two versions are
+kept. A delta is resumed from its last right chunk, and what it makes is verified in the same way.
 """
 
 import asyncio
@@ -13,9 +14,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import structlog
+
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.messages import WeightsManifest
+from hexcloud.runtime.atomic import sha256_of
 from hexcloud.runtime.chunks import ChunkList, PartFile
 from hexcloud.runtime.delta import apply_delta
 from hexcloud.runtime.delta_way import WayCosts
@@ -37,6 +41,8 @@ MEASURED_FROM = 64 << 10
 Source = Callable[[WeightsManifest | WeightsDelta, int], AsyncIterator[bytes]]
 """Streams the bytes of a version's file, or of a delta's, from an offset on."""
 
+log = structlog.get_logger()
+
 
 class WeightFolder:
     """Where downloaded versions lie, and over which link they come in."""
@@ -46,6 +52,8 @@ class WeightFolder:
         self._cap = cap
         self.costs = FIRST_COSTS
         """As they were at last."""
+        self._verified: set[Path] = set()
+        """Directories whose file this process has checked."""
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -58,8 +66,9 @@ class WeightFolder:
         return self._folder / f"{manifest.epoch}-{manifest.version}-{manifest.sha256[:12]}"
 
     def has(self, manifest: WeightsManifest) -> bool:
-        """Is a version there? It is verified then."""
-        return (self.directory(manifest) / WEIGHTS_FILE).exists()
+        """Is a version there, verified by this process? Of an earlier one's, `fetch` finds out."""
+        directory = self.directory(manifest)
+        return directory in self._verified and (directory / WEIGHTS_FILE).exists()
 
     def delta_path(self, delta: WeightsDelta) -> Path:
         """Return where a delta is, there or not."""
@@ -93,6 +102,7 @@ class WeightFolder:
             made = directory / "made.safetensors"
             await asyncio.to_thread(apply_delta, base, (path, delta), made)
             _settle(made, directory)
+            self._verified.add(directory)
             seconds = max(1e-6, time.monotonic() - begun_s)
             if delta.result.size >= MEASURED_FROM:
                 self.costs = WayCosts(self.costs.link_bytes_per_s, delta.result.size / seconds)
@@ -118,7 +128,8 @@ class WeightFolder:
         Raises EngineError when the bytes are not those of the manifest, and whatever the source raises.
         """
         directory = self.directory(manifest)
-        if await asyncio.to_thread((directory / WEIGHTS_FILE).exists):
+        if self.has(manifest) or await asyncio.to_thread(_holds, directory, manifest):
+            self._verified.add(directory)
             return directory
         part = _Part(directory.with_suffix(".part"))
         try:
@@ -128,6 +139,7 @@ class WeightFolder:
         finally:
             part.close()
         part.finish(manifest, directory)
+        self._verified.add(directory)
         return directory
 
     def prune(self, newest: WeightsManifest) -> None:
@@ -141,6 +153,7 @@ class WeightFolder:
                 delta.unlink()
         directories = sorted((path for path in self._folder.iterdir() if path.is_dir()), key=_newest_first)
         for directory in directories[KEEP:]:
+            self._verified.discard(directory)
             shutil.rmtree(directory)
 
 
@@ -181,6 +194,18 @@ class _Part:
     def _count(self, piece: bytes) -> None:
         self._digest.update(piece)
         self.size += len(piece)
+
+
+def _holds(directory: Path, manifest: WeightsManifest) -> bool:
+    """Does a directory that an earlier process may have left hold a version? Blocks: it is read. Else it goes."""
+    path = directory / WEIGHTS_FILE
+    if not path.exists():
+        return False
+    if path.stat().st_size == manifest.size and sha256_of(path) == manifest.sha256:
+        return True
+    log.warning("weights_torn", version=manifest.version, path=str(path))
+    shutil.rmtree(directory)
+    return False
 
 
 def _settle(path: Path, directory: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hexcloud.adapters.certificates import RunAuthority, server_context
 from hexcloud.adapters.coordinator import Credentials, HttpCoordinator
-from hexcloud.domain.errors import EngineError
+from hexcloud.domain.errors import EngineError, UnreadableError
 from hexcloud.domain.fleet import NodeId, RunId
 from hexcloud.domain.messages import RunPhase, RunView
 from hexcloud.domain.plan import Role
@@ -193,8 +193,9 @@ def test_any_other_answer_is_an_engine_error(
     coordinator: HttpCoordinator, peer: Peer, status: int, answer: str
 ) -> None:
     peer.status, peer.answer = status, answer
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError) as raised:
         coordinator.view()
+    assert isinstance(raised.value, UnreadableError) == (status != 401), "whoever says so does not know us"
 
 
 @pytest.mark.parametrize("url", ["", "not a url", "http://[::1", "ftp://127.0.0.1"])

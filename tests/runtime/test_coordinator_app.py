@@ -225,6 +225,16 @@ def test_a_contradiction_is_409_and_a_malformed_body_422(tell: Callable[[Story],
     tell(story)
 
 
+@pytest.mark.parametrize("path", ["/probe/{}", "/weights/0/{}", "/ways/{}/0", "/deltas/0/{}/1"])
+def test_a_number_too_long_to_be_read_is_no_path(tell: Callable[[Story], None], path: str) -> None:
+    async def story(line: Line) -> None:
+        for who in ("a", "a-stranger"):
+            assert (await line.get(path.format("9" * 5000), who)).status_code == 404
+        assert (await line.get(path.format("9" * 18), "a-stranger")).status_code == 401
+
+    tell(story)
+
+
 @pytest.mark.parametrize("lie", [{"tokens": [2**40, 2]}, {"logprobs": [-1e300, -0.1]}, {"reward": 1e300}], ids=str)
 def test_a_number_that_no_batch_can_carry_is_refused_at_the_door(
     tell: Callable[[Story], None], lie: dict[str, object]

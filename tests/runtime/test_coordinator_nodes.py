@@ -99,6 +99,22 @@ def test_a_probe_without_a_report_is_ordered_again_and_one_with_a_report_is_not(
     assert table.probes(node, 3 * PROBE_AGAIN_S) == ()
 
 
+def test_a_link_that_a_node_was_not_told_to_measure_is_none() -> None:
+    table = NodeTable()
+    node, _ = registered(table, "a"), registered(table, "b")
+    report = LinkReport(node_id=node.id, target="b:1", gb_per_s=1.0, latency_ms=1.0)
+    table.note_link(report)
+    table.note_link(report.model_copy(update={"node_id": NodeId("nobody")}))
+    assert table.links == ()
+
+
+def test_a_node_is_where_it_first_said_that_it_is() -> None:
+    table = NodeTable()
+    told = Register(node_id=NodeId("a"), role=Role.ROLLOUT, slots=8, address="a:1", region="aws/us-east-1")
+    table.register(told, 0.0)
+    assert table.register(told.model_copy(update={"region": "gcp/us-east4"}), 1.0).region == "aws/us-east-1"
+
+
 def test_a_node_of_a_large_fleet_measures_a_few_links_only() -> None:
     table = NodeTable()
     node = registered(table, "a")
@@ -112,7 +128,10 @@ def test_links_of_a_forgotten_node_are_forgotten() -> None:
     for name in "ab":
         registered(table, name)
     for source, target in (("a", "b:1"), ("b", "a:1")):
-        table.note_link(LinkReport(node_id=NodeId(source), target=target, gb_per_s=1.0, latency_ms=1.0))
+        node = table.get(NodeId(source))
+        assert node is not None and table.probes(node, 0.0) == (target,)
+        table.note_link(LinkReport(node_id=node.id, target=target, gb_per_s=1.0, latency_ms=1.0))
+    assert {link.target for link in table.links} == {"a:1", "b:1"}
     table.forget(NodeId("b"))
     assert table.links == ()
     assert [node.id for node in table] == ["a"]
@@ -124,7 +143,7 @@ def test_workers_are_weighed_by_what_they_were_seen_to_make() -> None:
     for node, rate in zip(nodes, (10, 30, 60, 0), strict=True):
         for second in range(3):
             node.note(beat(node.id, rate * second), float(second))
-    table.weigh()
+    table.weigh(lambda node: node.tokens_per_s)
     assert [node.is_fast for node in nodes] == [False, True, True, True]
     assert [node.most(100, least=8) for node in nodes] == [20, 60, 120, 200]
     assert nodes[0].most(1, least=8) == 8, "a whole group at least"

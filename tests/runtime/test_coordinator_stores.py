@@ -35,7 +35,7 @@ def file(folder: Path, content: bytes) -> tuple[str, Path]:
 
 
 def trouble(sha256: str, reason: str = "HTTP 404") -> PlaceTrouble:
-    return PlaceTrouble(node_id=NodeId("n"), region=HERE, sha256=sha256, reason=reason)
+    return PlaceTrouble(node_id=NodeId("n"), sha256=sha256, reason=reason)
 
 
 def play(scene: Scene) -> None:
@@ -133,7 +133,7 @@ def test_a_store_that_fails_again_and_again_is_asked_ever_less_and_sent_nothing_
         store.refuses_signing = False
         clock.now_s += 2 * LONGEST_PAUSE_S
         assert await copies.place(HERE, *told, 5)
-        copies.hear(trouble(told[0]))
+        copies.hear(HERE, trouble(told[0]))
         clock.now_s += PAUSE_S
         assert copies.is_open(HERE), "it had worked for long"
 
@@ -146,12 +146,27 @@ def test_a_copy_that_a_node_did_not_find_is_written_anew_after_a_while(store: We
         copies = StoredCopies({HERE: store}, clock)
         sha256, path = file(tmp_path, b"weights")
         await copies.place(HERE, sha256, path, 5)
-        copies.hear(trouble(sha256))
+        copies.hear(HERE, trouble(sha256))
         assert copies.trouble == {HERE: "n: HTTP 404"} and not copies.is_open(HERE)
-        copies.hear(trouble(sha256).model_copy(update={"region": ELSEWHERE}))
+        copies.hear(ELSEWHERE, trouble(sha256))
         clock.now_s += PAUSE_S
         await copies.place(HERE, sha256, path, 5)
         assert len(store.uploads) == 2
+
+    play(scene)
+
+
+def test_what_was_never_copied_there_is_no_trouble_of_a_store_and_nothing_of_its_name_is_removed(
+    store: WebStore, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        copies = StoredCopies({HERE: store})
+        await copies.place(HERE, *file(tmp_path, b"weights"), 5)
+        store.file("weights/other").write_bytes(b"of another run")
+        copies.hear(HERE, trouble("other"))
+        assert copies.trouble == {} and copies.is_open(HERE)
+        await copies.close()
+        assert store.list("weights") == ("weights/other",)
 
     play(scene)
 
@@ -163,7 +178,7 @@ def test_a_copy_on_its_way_is_not_sent_again_whatever_is_heard_of_one_before(sto
         told = file(tmp_path, b"weights")
         store.is_open.clear()
         assert await copies.place(HERE, *told, 0.0) == ""
-        copies.hear(trouble(told[0]))
+        copies.hear(HERE, trouble(told[0]))
         clock.now_s += PAUSE_S
         assert await copies.place(HERE, *told, 0.0) == ""
         store.is_open.set()

@@ -81,6 +81,33 @@ def test_a_version_that_is_not_served_is_given_up_for_a_newer_one(
     tell_rollout(story)
 
 
+def test_a_disk_that_takes_nothing_is_tried_again_until_it_does(
+    tell_rollout: Callable[[Story], None], publish: Publish, engines: Engines, tmp_path: Path
+) -> None:
+    async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
+        publish(coordinator, 0)
+        first = await heard(link)
+        keeper = EngineKeeper(engines(0.0), threads=2)
+        folder = WeightFolder(tmp_path / "weights", LinkCap())
+        follower = WeightFollower(WeightWay(link, folder), folder, keeper, Wire())
+        loaded = asyncio.Event()
+        blocked = folder.directory(first).with_suffix(".part")
+        blocked.mkdir()  # opening it fails with an OSError, as writing does on a full disk
+        with capture_logs() as logs:
+            following = asyncio.create_task(follower.follow(loaded.set))
+            follower.want(first)
+            await asyncio.sleep(2 * rollout_follow.RETRY_S)
+        assert not following.done() and not loaded.is_set()
+        assert {entry["event"] for entry in logs if "reason" in entry} == {"weights_not_loaded"}
+        blocked.rmdir()
+        async with asyncio.timeout(5):
+            await loaded.wait()
+        assert keeper.loaded == first
+        following.cancel()
+
+    tell_rollout(story)
+
+
 async def heard(link: CoordinatorLink) -> WeightsManifest:
     register = Register(node_id=NodeId("run.rollout.0"), role=Role.ROLLOUT, slots=16, address="127.0.0.1:1")
     manifest = (await link.register(register)).latest

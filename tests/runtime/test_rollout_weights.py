@@ -53,6 +53,20 @@ def test_a_version_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     assert offsets == [0]
 
 
+def test_what_an_earlier_process_left_is_used_when_it_is_whole_and_fetched_anew_when_it_is_torn(tmp_path: Path) -> None:
+    offsets: list[int] = []
+    whole = asyncio.run(folder(tmp_path).fetch(manifest(), source(offsets=offsets))) / "model.safetensors"
+    again = folder(tmp_path)
+    assert not again.has(manifest()), "nobody has looked at it yet"
+    asyncio.run(again.fetch(manifest(), source(offsets=offsets)))
+    assert again.has(manifest()) and offsets == [0]
+    for torn in (b"", BYTES[:-100] + bytes(100)):  # as a disk has it that lost its power after the name was given
+        whole.write_bytes(torn)
+        asyncio.run(folder(tmp_path).fetch(manifest(), source(offsets=offsets)))
+        assert whole.read_bytes() == BYTES
+    assert offsets == [0, 0, 0]
+
+
 def test_a_version_takes_as_long_as_its_links_latency_and_what_is_there_takes_none(tmp_path: Path) -> None:
     weights, waited_s = folder(tmp_path, latency_s=2.0), []
     for _ in range(2):
