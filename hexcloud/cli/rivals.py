@@ -50,11 +50,21 @@ def hidden_rows(rows: "tuple[BaselineRow, ...]") -> str:
     unable = sum(row.usd_per_hour is None and row.reason.startswith(CANNOT) for row in rows)
     dear = sum(row.usd_per_hour is None for row in rows) - unable
     parts = [
-        *([f"{len(prices)} more pay {min(prices):.2f} to {max(prices):.2f} USD/h"] if prices else []),
-        *([f"{dear} pay over {_times()} times as much as the plan"] if dear else []),
+        *([_more(prices)] if prices else []),
+        *([f"{dear} {_pay(dear)} over {_times()} times as much as the plan"] if dear else []),
         *([f"{unable} cannot make it"] if unable else []),
     ]
     return f"not shown: {', '.join(parts)} (--json lists all)" if parts else ""
+
+
+def _more(prices: list[float]) -> str:
+    """Say what the other buyers pay: one price where all read alike."""
+    least, most = f"{min(prices):.2f}", f"{max(prices):.2f}"
+    return f"{len(prices)} more {_pay(len(prices))} {least if least == most else f'{least} to {most}'} USD/h"
+
+
+def _pay(buyers: int) -> str:
+    return "pays" if buyers == 1 else "pay"
 
 
 def rivals_fields(rows: "tuple[BaselineRow, ...]") -> list[dict[str, object]]:

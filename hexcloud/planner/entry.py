@@ -1,14 +1,16 @@
-"""entry: what a plan with a certain machine costs, and at which price of that machine it would cost no more."""
+"""entry: what a plan with a certain machine costs, and at which price of that machine it would cost no more.
+
+All at one throughput; `granted` asks for objectives that choose theirs.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.offer import OfferId
 from hexcloud.domain.plan import Role
-from hexcloud.domain.policy import Objective
-from hexcloud.planner.allocate import MIP_GAP, solve
+from hexcloud.planner.allocate import MIP_GAP
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.search import Found, cheapest, held_in
 
@@ -22,9 +24,6 @@ the machine is to come in for certain."""
 ALMOST_FREE = 1e-3
 """Share of its price at which a machine that still does not come in comes in at none."""
 _MOST_STEPS = 8
-_MOST_HALVINGS = 8
-_CLOSE = 0.02
-"""Relative: a price that is found by asking is known to so much."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,25 @@ class Entry:
     """The cheapest plan with at least one machine of some offers."""
 
     offer_id: OfferId
-    extra_usd_per_hour: float
-    """How much more it costs today than the best plan."""
+    extra_usd_per_hour: float | None
+    """How much more it costs today than the best plan; None when no plan of that throughput can hold it."""
     enters_at_usd_per_hour: float | None
     """Price of one machine at which it comes in for certain: with it a plan costs less, by MARGIN, than any without.
 
     None when no price above 0 would do.
     """
+    is_tie: bool = False
+    """Is the extra no more than what a plan may miss the best one by?"""
+    is_asked: bool = False
+    """Did the price come of making the plan again with it, rather than of MARGIN? A little more may do then."""
+
+
+class Goal(NamedTuple):
+    """What a plan with required offers has to be to beat every plan without."""
+
+    best: Callable[[Problem], Found | None]
+    budget: Callable[[Found], float]
+    """What such a plan may cost, USD/h."""
 
 
 def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> Entry | None:
@@ -48,49 +59,23 @@ def entry(problem: Problem, wanted: Iterable[OfferId], samples_per_s: float) -> 
     best = cheapest(free, samples_per_s, _GAP)
     if best is None:
         return None
-    offer_id = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.bound)
-    if offer_id is None:
+    offer_id, found = _nearest(replace(free, require=frozenset(wanted)), samples_per_s, best.bound)
+    if offer_id is None or found is None:
         return None
     forced = replace(free, require=frozenset([offer_id]))
-    found = cheapest(forced, samples_per_s, _GAP)
+    if {name for _, name in _held(found)} != forced.require or found.rules.problem.market is not free.market:
+        found = cheapest(forced, samples_per_s, _GAP)  # else the best with any of them is the best with this one
     if found is None:
         return None
     extra = max(0.0, found.solution.objective - best.solution.objective)
     beaten = best.bound * (1.0 - MARGIN)  # under what is proven of every plan without it
-    price = _entry_price(forced, samples_per_s, _worth(found, beaten), beaten)
-    return Entry(offer_id, extra, price and _granted(problem, offer_id, price))
+    goal = Goal(lambda priced: cheapest(priced, samples_per_s, _GAP), lambda _: beaten)
+    price = entry_price(forced, goal, _worth(found, beaten))
+    return Entry(offer_id, extra, price, is_tie=extra <= MIP_GAP * best.solution.objective)
 
 
-def _granted(problem: Problem, offer_id: OfferId, usd_per_hour: float) -> float | None:
-    """Return the highest price up to one that brings the offer in as the policy asks.
-
-    Other objectives choose their throughput too, and a cap may forbid the plan: so they are asked.
-    """
-    policy = problem.policy
-    if policy.objective is Objective.MIN_COST and policy.max_usd_per_hour is None:
-        return usd_per_hour
-    asked = replace(problem, require=frozenset([offer_id]))
-    low, high, price = 0.0, usd_per_hour, usd_per_hour
-    for _ in range(_MOST_HALVINGS):
-        is_in = _comes_in(_at_price(asked, price), offer_id)
-        low, high = (price, high) if is_in else (low, price)
-        if low >= high * (1.0 - _CLOSE):
-            break
-        price = (low + high) / 2.0
-    return low or None
-
-
-def _comes_in(priced: Problem, offer_id: OfferId) -> bool:
-    """Does the plan that anyone would be given hold the offer?"""
-    try:
-        plan = solve(replace(priced, require=frozenset()))
-    except InfeasibleError:
-        return False
-    return offer_id in {plan.trainer.column.offer_id, *(share.column.offer_id for share in plan.rollout)}
-
-
-def _entry_price(forced: Problem, samples_per_s: float, guess: float, budget_usd_per_hour: float) -> float | None:
-    """Return the highest price of the required offer at which a plan with it costs the budget, from a first guess.
+def entry_price(forced: Problem, goal: Goal, guess: float = 0.0) -> float | None:
+    """Return the highest price of the required offer at which a plan with it costs the budget, from one that is lower.
 
     The price of the cheapest plan with it rises with its own, ever more slowly, as other plans take over that hold less
     of it. So Newton's steps come from below: solve at the price just found until it no longer rises.
@@ -98,25 +83,31 @@ def _entry_price(forced: Problem, samples_per_s: float, guess: float, budget_usd
     today = next(offer.usd_per_hour for offer in forced.market.offers if offer.id in forced.require)
     price = max(guess, 0.0)
     for _ in range(_MOST_STEPS):
-        found = cheapest(_at_price(forced, max(price, today * ALMOST_FREE)), samples_per_s, _GAP)
-        raised = 0.0 if found is None else _worth(found, budget_usd_per_hour)
+        found = goal.best(at_price(forced, max(price, today * ALMOST_FREE)))
+        raised = 0.0 if found is None else _worth(found, goal.budget(found))
         if raised <= price * (1 + _GAP):
             break
         price = raised
     return price or None
 
 
-def _nearest(forced: Problem, samples_per_s: float, budget_usd_per_hour: float) -> OfferId | None:
-    """Return the required offer that comes in first as prices fall, or that costs least extra when none does."""
-    if len(forced.require) == 1:
-        return min(forced.require)
+def _nearest(forced: Problem, samples_per_s: float, budget_usd_per_hour: float) -> tuple[OfferId | None, Found | None]:
+    """Return the required offer that comes in first as prices fall, or that costs least extra when none does.
+
+    And the plan that holds it.
+    """
     found = cheapest(forced, samples_per_s, _GAP)
-    if found is not None and _worth(found, budget_usd_per_hour) <= 0:
-        given = cheapest(_almost_free(forced), samples_per_s, _GAP)
+    if found is not None and len(forced.require) > 1 and _worth(found, budget_usd_per_hour) <= 0:
+        given = cheapest(almost_free(forced), samples_per_s, _GAP)
         if given is not None and given.solution.objective < budget_usd_per_hour and _is_of_one_type(given):
             found = given
+    return (None, None) if found is None else (most_held(found), found)
+
+
+def most_held(found: Found) -> OfferId | None:
+    """Return the required offer of which a plan holds most machines."""
     held: Counter[OfferId] = Counter()
-    for (_, name), count in (_held(found) if found else Counter()).items():
+    for (_, name), count in _held(found).items():
         held[name] += count
     return max(sorted(held), key=lambda name: held[name], default=None)
 
@@ -143,7 +134,7 @@ def _worth(found: Found, budget_usd_per_hour: float) -> float:
     return (paid + (budget_usd_per_hour - found.solution.objective) / usd_per_usd) / machines
 
 
-def _almost_free(problem: Problem) -> Problem:
+def almost_free(problem: Problem) -> Problem:
     """Return the problem with all required offers at next to nothing; the cheaper of equal ones stays the cheaper."""
     offers = tuple(
         offer.model_copy(update={"usd_per_hour": offer.usd_per_hour * ALMOST_FREE})
@@ -154,7 +145,7 @@ def _almost_free(problem: Problem) -> Problem:
     return replace(problem, market=problem.market.model_copy(update={"offers": offers}))
 
 
-def _at_price(problem: Problem, usd_per_hour: float) -> Problem:
+def at_price(problem: Problem, usd_per_hour: float) -> Problem:
     """Return the problem with the required offer at another price."""
     offers = tuple(
         offer.model_copy(update={"usd_per_hour": usd_per_hour}) if offer.id in problem.require else offer

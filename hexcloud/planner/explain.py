@@ -16,7 +16,8 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import allocate
 from hexcloud.planner.clash import clashing_rules
 from hexcloud.planner.columns import build_columns
-from hexcloud.planner.entry import MARGIN, Entry, entry
+from hexcloud.planner.entry import ALMOST_FREE, MARGIN, Entry, entry
+from hexcloud.planner.granted import granted
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.screen import screen
 from hexcloud.planner.words import rule_in_words
@@ -102,7 +103,7 @@ def why_not(
         about = _about(pattern, matching, held)
         return about.model_copy(update={"kind": WhyNotKind.CHOSEN, "reason": reason})
     problem = Problem(columns, market, workload, policy, fleet)
-    return _compare(_about(pattern, matching, usable[0]), usable, problem, allocation.samples_per_s)
+    return _compare(_about(pattern, matching, usable[0]), usable, problem, allocation)
 
 
 def matching_offers(pattern: str, market: Market) -> list[Offer]:
@@ -127,42 +128,57 @@ def _about(pattern: str, matching: list[Offer], offer: Offer) -> WhyNot:
     )
 
 
-def _compare(about: WhyNot, usable: list[Offer], problem: Problem, samples_per_s: float) -> WhyNot:
+def _compare(about: WhyNot, usable: list[Offer], problem: Problem, plan: Allocation) -> WhyNot:
     """Solve again with at least one machine of the offers, at the plan's throughput, and weigh the two."""
-    able = [offer for offer in usable if _has_role(problem, offer, samples_per_s)]
-    if not able:
-        return _too_slow(about, usable, problem)
-    found = entry(problem, (offer.id for offer in able), samples_per_s)
+    able = [offer for offer in usable if _has_role(problem, offer, plan.samples_per_s)]
+    there = entry(problem, (offer.id for offer in able), plan.samples_per_s) if able else None
+    found = granted(problem, [offer.id for offer in usable], plan, there)
     if found is None:
-        rules = clashing_rules(replace(problem, require=frozenset(offer.id for offer in able)), samples_per_s)
-        words = "; ".join(rule_in_words(rule) for rule in rules) or "whole machines of it do not fit with the others"
-        return _impossible(about, rules[0] if rules else "", words)
+        return _no_plan(about, able, problem, plan) if able else _too_slow(about, usable, problem)
     offer = problem.offers[found.offer_id]
-    dearer = (
-        f"{offer.id} at {offer.usd_per_hour:.2f} USD/h: plans with it cost {found.extra_usd_per_hour:.2f} USD/h more"
-    )
     return about.model_copy(
         update={
             "kind": WhyNotKind.TOO_DEAR,
             "offer_id": offer.id,
             "usd_per_hour": offer.usd_per_hour,
             "rule": "price",
-            "reason": f"{dearer}; {_way_in(found)}",
+            "reason": f"{offer.id} at {offer.usd_per_hour:.2f} USD/h: {_extra(found, problem)}; {_way_in(found)}",
             "extra_usd_per_hour": found.extra_usd_per_hour,
             "enters_at_usd_per_hour": found.enters_at_usd_per_hour,
         }
     )
 
 
+def _no_plan(about: WhyNot, able: list[Offer], problem: Problem, plan: Allocation) -> WhyNot:
+    """Say which rules keep every plan of that throughput from holding one of the offers."""
+    required = replace(problem, require=frozenset(offer.id for offer in able))
+    # That it must hold one of them is what was asked, and no rule that anybody could change.
+    rules = [rule for rule in clashing_rules(required, plan.samples_per_s) if rule != "require"]
+    words = "; ".join(rule_in_words(rule) for rule in rules) or "whole machines of it do not fit with the others"
+    return _impossible(about, rules[0] if rules else "", words, problem.policy.objective)
+
+
+def _extra(found: Entry, problem: Problem) -> str:
+    """Say what plans with the offer cost beyond the best one."""
+    at = "" if problem.policy.objective is Objective.MIN_COST else "at today's throughput "
+    if found.extra_usd_per_hour is None:
+        return f"{at}no plan can hold it"
+    if found.is_tie:
+        return f"{at}plans with it cost as much, within the {MARGIN:.1%} that a plan may miss the best by"
+    return f"{at}plans with it cost {found.extra_usd_per_hour:.2f} USD/h more"
+
+
 def _way_in(found: Entry) -> str:
     if found.enters_at_usd_per_hour is None:
         return (
-            "it would not come in for free either, as the machines and copies of weights it needs beside it cost more"
+            f"it would not come in for next to nothing either ({ALMOST_FREE:.1%} of its price), as the machines and "
+            "copies of weights it needs beside it cost more"
         )
-    return (
-        f"it would come in at {_rounded_down(found.enters_at_usd_per_hour)} USD/h, where a plan with it costs "
-        f"{MARGIN:.1%} less than any without (a plan may miss the best by that)"
-    )
+    told = f"it would come in at {_rounded_down(found.enters_at_usd_per_hour)} USD/h"
+    if found.is_asked:
+        return f"{told}: made again with that price, the plan holds it (a little more may do)"
+    without = f"where a plan with it costs {MARGIN:.1%} less than any without"
+    return f"{told}, {without}" + ("" if found.is_tie else " (a plan may miss the best by that)")
 
 
 def _rounded_down(usd_per_hour: float) -> str:
@@ -184,7 +200,7 @@ def _too_slow(about: WhyNot, usable: list[Offer], problem: Problem) -> WhyNot:
     most = max(_fastest_pace(offer, problem) for offer in kinds.values())
     words = "its gangs train too slowly and its samples would be over eta versions old before they are trained"
     if most <= 0:
-        return _impossible(about, "staleness_reach", words)
+        return _impossible(about, "staleness_reach", words, problem.policy.objective)
     tokens = problem.workload.tokens_per_sample
     words += f"; it could take part at up to {most * tokens:.0f} tok/s"
     half = problem.policy.model_copy(update={"objective": Objective.MIN_COST, "target_samples_per_s": most / 2})
@@ -193,7 +209,7 @@ def _too_slow(about: WhyNot, usable: list[Offer], problem: Problem) -> WhyNot:
     found = entry(there, (offer.id for offer in usable if _has_role(there, offer, most / 2)), most / 2)
     if found is not None:
         words += f", and at {most / 2 * tokens:.0f} tok/s {_way_in(found)}"
-    return _impossible(about, "staleness_reach", words)
+    return _impossible(about, "staleness_reach", words, problem.policy.objective)
 
 
 def _fastest_pace(offer: Offer, problem: Problem) -> float:
@@ -209,8 +225,13 @@ def _fastest_pace(offer: Offer, problem: Problem) -> float:
     return low
 
 
-def _impossible(about: WhyNot, rule: str, words: str) -> WhyNot:
-    reason = f"no plan can hold {about.offer_id}, at any price: {words}"
+def _impossible(about: WhyNot, rule: str, words: str, objective: Objective) -> WhyNot:
+    plans, more = {
+        Objective.MIN_COST: ("no plan", ""),
+        Objective.MAX_THROUGHPUT: ("no plan as fast", ""),
+        Objective.BUDGET_RUN: ("no plan of this throughput", ", and at no other would it come in for next to nothing"),
+    }[objective]
+    reason = f"{plans} can hold {about.offer_id}, at any price{more}: {words}"
     return about.model_copy(update={"kind": WhyNotKind.IMPOSSIBLE, "rule": rule, "reason": reason})
 
 

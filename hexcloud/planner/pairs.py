@@ -80,6 +80,10 @@ def pairs_at(useful: Useful, ranked: Ranked, ceiling: float) -> Pairs:
     prices = np.full((len(options.gang), offers), INFINITY)
     if useful.problem.policy.max_pools == _TWO:
         prices = _prices(useful, ranked, needs, options)
+    if useful.problem.require:
+        is_asked = np.array([name in useful.problem.require for name in useful.problem.offer_numbers])
+        alone[~is_asked[options.offer]] = INFINITY
+        prices[~(is_asked[options.offer][:, None] | is_asked)] = INFINITY
     is_open = prices < ceiling
     any_open = np.any(is_open, axis=1) | (alone < ceiling)
     may_roll_out, may_train = np.zeros(offers, np.bool_), np.zeros(len(ranked.able), np.bool_)

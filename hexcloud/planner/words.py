@@ -14,6 +14,7 @@ class Words(NamedTuple):
 PHYSICS = frozenset({"memory", "disk", "bf16", "gpu_facts"})
 """Reasons of `screen` that no wish can change."""
 ANY_DOMAIN = "any one failure domain"
+ASKED_FOR = "one of the offers that were asked for"
 
 _WORDS = {
     "rollout_rate": Words("rollout must make the target", "ask for less, or let more machines take part"),
@@ -78,4 +79,4 @@ def mend_in_words(name: str) -> str:
 def _what(rule: str, rest: str) -> str:
     if rule == "stock":
         return f" of {rest}" if rest else ""
-    return rest or (ANY_DOMAIN if rule == "survive" else "")
+    return rest or {"survive": ANY_DOMAIN, "require": ASKED_FOR}.get(rule, "")

@@ -30,11 +30,17 @@ def test_the_cheapest_rows_and_every_named_buyer_are_shown() -> None:
 def test_every_buyer_is_a_row_or_counted_with_the_reason() -> None:
     told = hidden_rows(ROWS)
     assert told == (
-        "not shown: 3 more pay 16.00 to 27.00 USD/h, 1 pay over 3 times as much as the plan, 2 cannot make it "
+        "not shown: 3 more pay 16.00 to 27.00 USD/h, 1 pays over 3 times as much as the plan, 2 cannot make it "
         "(--json lists all)"
     )
     assert len(shown_rows(ROWS)) + 3 + 1 + 2 == len(ROWS)
     assert hidden_rows(ROWS[:3]) == ""
+
+
+def test_one_buyer_more_pays_one_price() -> None:
+    names = {"only cloud6", "only cloud7", "only B200, on-demand"}
+    told = hidden_rows(tuple(row for row in ROWS if row.name not in names) + ROWS[6:7])
+    assert told.startswith("not shown: 1 more pays 16.00 USD/h, 1 pays over")
 
 
 def test_a_reader_sees_both_and_a_machine_sees_all() -> None:

@@ -9,7 +9,7 @@ from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
 from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.plan import Allocation
-from hexcloud.domain.policy import Objective, Policy
+from hexcloud.domain.policy import Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, solve
 from hexcloud.planner.columns import build_columns
@@ -37,7 +37,7 @@ def test_the_price_it_names_is_where_both_plans_cost_the_same(
     best = cheapest(problem, 20_000 / 2048, 0.0)
     assert best is not None
     assert 0 < found.enters_at_usd_per_hour < 12.0
-    assert found.extra_usd_per_hour > 0
+    assert found.extra_usd_per_hour is not None and found.extra_usd_per_hour > 0
 
 
 @given(st.data())
@@ -80,7 +80,7 @@ def test_of_several_offers_the_one_that_costs_least_extra_is_named(
     each = [entry(problem, [name], 20_000 / 2048) for name in names]
     assert both is not None
     assert both.extra_usd_per_hour == pytest.approx(
-        min(one.extra_usd_per_hour for one in each if one is not None), abs=0.02
+        min(one.extra_usd_per_hour for one in each if one and one.extra_usd_per_hour is not None), abs=0.02
     )
 
 
@@ -142,23 +142,3 @@ def test_the_price_it_names_brings_a_machine_into_everybodys_plan_and_a_higher_o
             assert (there.solution.objective < without.solution.objective * (1 - 1e-9)) == is_in
             planned = held_by(make_plan(granted, workload, policy, FleetState()).plan.allocation)
             assert is_in == (offer.id in planned)
-
-
-@pytest.mark.parametrize("wishes", [{"max_usd_per_hour": 60.0}, {"objective": Objective.BUDGET_RUN}])
-def test_a_price_is_good_for_an_objective_that_chooses_its_throughput_too(
-    market: Market, workload: Workload, policy: Policy, wishes: dict[str, object]
-) -> None:
-    run = {"budget_usd": 1e6, "run_samples": 1e5, "target_samples_per_s": None, "objective": Objective.MAX_THROUGHPUT}
-    asked = policy.model_copy(update=run | wishes)
-    plan = make_plan(market, workload, asked, FleetState()).plan.allocation
-    priced = 0
-    for offer in (one for one in market.offers if one.id not in held_by(plan)):
-        found = entry(problem_of(market, workload, asked), [offer.id], plan.samples_per_s)
-        if found is None or found.enters_at_usd_per_hour is None:
-            continue
-        priced += 1
-        update = {"usd_per_hour": found.enters_at_usd_per_hour}
-        offers = tuple(one.model_copy(update=update) if one.id == offer.id else one for one in market.offers)
-        there = make_plan(market.model_copy(update={"offers": offers}), workload, asked, FleetState())
-        assert offer.id in held_by(there.plan.allocation)
-    assert priced >= 3

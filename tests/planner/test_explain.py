@@ -4,7 +4,7 @@ import pytest
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market, Rejection
-from hexcloud.domain.offer import Offer, OfferId
+from hexcloud.domain.offer import Offer, OfferId, Tenure
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.explain import WhyNotKind, binding_in_words, notable_gpus, rejected_counts, rule_in_words, why_not
@@ -103,6 +103,26 @@ def test_a_slow_machine_has_a_price_at_which_it_comes_in_by_small_batches(
     answer = why_not("lean8", market, workload, policy.model_copy(update={"target_samples_per_s": 30_000 / 2048}))
     assert answer.enters_at_usd_per_hour is not None and answer.enters_at_usd_per_hour > 0
     assert "it would come in at " in answer.reason
+
+
+def test_the_rules_that_keep_an_offer_out_are_not_that_it_was_asked_for(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    market = make_market(make_offer("big8", 20.0), make_offer("lean1", 1.0, tenure=Tenure.SPOT))
+    answer = why_not("lean1", market, workload, policy.model_copy(update={"max_pools": 1, "target_samples_per_s": 5.0}))
+    assert answer.kind is WhyNotKind.IMPOSSIBLE
+    assert answer.rule and answer.rule != "require"
+    assert "the plan must hold" not in answer.reason
+
+
+def test_an_offer_that_costs_as_much_is_said_to_be_a_tie(
+    make_market: MakeMarket, make_offer: MakeOffer, workload: Workload, policy: Policy
+) -> None:
+    twin = {"id": OfferId("acme/us-one/a/lean8x/on_demand"), "instance_type": "lean8x"}
+    market = make_market(make_offer("big8", 20.0), make_offer("lean8", 5.0), make_offer("lean8", 5.001).twin(**twin))
+    answer = why_not("lean8x", market, workload, policy)
+    assert answer.kind is WhyNotKind.TOO_DEAR
+    assert "cost as much, within the 0.1% that a plan may miss the best by; it would come in at 4.9" in answer.reason
 
 
 def test_under_the_other_objective_the_same_question_has_an_answer_in_dollars(

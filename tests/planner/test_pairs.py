@@ -13,7 +13,7 @@ from hexcloud.adapters.markets.snapshot import SnapshotMarket
 from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
-from hexcloud.domain.offer import Offer
+from hexcloud.domain.offer import Offer, OfferId
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, solve
@@ -25,7 +25,7 @@ from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import Problem
 from hexcloud.planner.trial import trial_at
 from hexcloud.planner.useful import Useful
-from tests.planner.oracle import EXAMPLES, FEWER, Makers, broken, brute_force, cost, picks, problems
+from tests.planner.oracle import EXAMPLES, FEWER, Makers, Pick, broken, brute_force, cost, picks, problems
 
 PACE = 3.0
 NOW_S = 1_785_500_000.0
@@ -43,14 +43,21 @@ def narrow_problem(makers: Makers, data: st.DataObject) -> Problem:
     return replace(drawn, policy=drawn.policy.model_copy(update=limits), slack=slack)
 
 
+def names_of(pick: Pick) -> set[OfferId]:
+    return {pick.gang.offer_id} | {column.offer_id for column, _ in pick.counts}
+
+
 @given(st.data())
 @EXAMPLES
 def test_no_plan_of_few_offers_costs_less_or_holds_another_one(makers: Makers, data: st.DataObject) -> None:
-    problem = narrow_problem(makers, data)
+    drawn = narrow_problem(makers, data)
+    asked = data.draw(st.sampled_from([None, *drawn.offers]))
+    problem = replace(drawn, require=frozenset() if asked is None else frozenset([asked]))
     target = problem.policy.target_samples_per_s
     assert target is not None and is_narrow(problem)
     useful = Useful(problem, target, is_eased=True)
-    kept = [pick for pick in picks(problem) if not broken(problem, pick, target)]
+    allowed = [pick for pick in picks(problem) if not broken(problem, pick, target)]
+    kept = [pick for pick in allowed if asked is None or asked in names_of(pick)]
     sites = {site.number: site for site in problem.sites}
     for pick in kept:
         number = int(problem.gang_table.site[problem.offer_numbers[pick.gang.offer_id]])

@@ -17,3 +17,4 @@ def test_a_mend_names_the_dial() -> None:
     assert "max_pools" in mend_in_words("pools")
     assert "survival_share" in mend_in_words("survive[aws/us-east-1]")
     assert mend_in_words("unheard_of") == ""
+    assert rule_in_words("require") == "the plan must hold one of the offers that were asked for"
