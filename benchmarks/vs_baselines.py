@@ -1,15 +1,17 @@
-"""What do simpler buyers get for the same wishes, and is the plan ever worse than one of them? (bar: never)
+"""What do simpler buyers get for the same wishes, and is the plan ever dearer than one of them? (bar: never)
 
 Random asks on the real market, with the rows for survival, spot share and egress on: the cheapest plan for a target,
 the fastest for a cap on its price, and the cheapest samples for a budget and a deadline. Every buyer solves the same
 model with variables removed.
 
-Never worse means: a buyer's price is not under the bound that the plan proves, nor his throughput over it; that much no
-plan can beat. The plan itself is within a gap of that bound (0.1 %, or more where the solver's nodes ended first: the
-largest is printed, and bars say how often), and a buyer may be better than the plan by as much; how often one is, is
-printed too. For a target every buyer is priced. For a cap each is asked
+Never dearer means what it says: for all three objectives no buyer pays less per hour for the plan's throughput than the
+plan that users get (`planner/outbid.py`: where a buyer does, his machines are the plan).
+
+What a plan proves is tested too: no buyer is under its bound. For a target that is his price. For a cap each is asked
 whether he makes more than the plan, and than its bound; for a budget, whether his samples are cheaper at six
-throughputs.
+throughputs. There a plan is within a gap of the bound (0.1 %, or more where the solver's nodes ended first: the largest
+is printed, and a bar says how often), and a buyer may make that much more, or cheaper samples at another throughput;
+how many do is printed.
 """
 
 import json
@@ -33,7 +35,8 @@ from hexcloud.domain.report import BaselineRow
 from hexcloud.domain.run import RunSpec
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP
-from hexcloud.planner.baselines import GREEDY, ON_DEMAND, SKYPILOT, baselines
+from hexcloud.planner.baselines import GREEDY, ON_DEMAND, SKYPILOT
+from hexcloud.planner.outbid import compared
 from hexcloud.planner.plan import make_plan
 from hexcloud.planner.problem import S_PER_H
 from hexcloud.planner.search import cheapest
@@ -75,6 +78,8 @@ class Answer:
     """Badness of the best of every kind of buyer; for caps and budgets only of those who do better than the plan."""
     gains: dict[str, float]
     """Share of USD/h that the plan saves over the best of every kind, at the plan's throughput."""
+    first: float
+    """USD/h of the plan before the buyers were asked, over that after: 1 where none was cheaper."""
 
 
 def kind_of(name: str) -> str:
@@ -134,14 +139,18 @@ def answer(market: Market, ask: tuple[Workload, Policy], with_sky: bool) -> Answ
         result = make_plan(market, workload, policy, FleetState())
     except InfeasibleError:
         return None
+    picks = wiring.sky_picks(market, result) if with_sky and policy.objective is Objective.MIN_COST else frozenset()
+    first_usd_per_hour = result.plan.allocation.usd_per_hour
+    result, rows = compared(market, workload, policy, result, picks)
     plan = result.plan.allocation
     own, bound = _badness(plan)
-    picks = wiring.sky_picks(market, result) if with_sky and policy.objective is Objective.MIN_COST else frozenset()
-    prices = _priced(baselines(market, workload, policy, plan, picks))
+    prices = _priced(rows)
     rivals = {Objective.MAX_THROUGHPUT: _faster, Objective.BUDGET_RUN: _thriftier}
     better = rivals[policy.objective](market, ask, plan) if policy.objective in rivals else prices
     gains = {kind: 1 - plan.usd_per_hour / usd for kind, usd in _best_of_kind(prices).items()}
-    return Answer(in_words(workload, policy), policy.objective, own, bound, _best_of_kind(better), gains)
+    found = _best_of_kind(better)
+    first = first_usd_per_hour / plan.usd_per_hour
+    return Answer(in_words(workload, policy), policy.objective, own, bound, found, gains, first)
 
 
 def _best_of_kind(found: dict[str, float]) -> dict[str, float]:
@@ -242,13 +251,17 @@ def judged(answers: list[Answer]) -> tuple[dict[str, float], dict[str, dict[str,
     better = [found.plan / badness - 1.0 for found, badness in pairs if badness < found.plan * (1.0 - HAIR)]
     gaps = [1.0 - found.bound / found.plan for found in answers]
     proven = sum(gap <= MIP_GAP * (1.0 + 1e-6) for gap in gaps) / max(1, len(gaps))
+    dearer = sum(min(found.gains.values(), default=0.0) < -HAIR for found in answers)
     metrics = {
         "buyers_compared": float(sum(len(found.gains) for found in answers)),
         "buyers_better_within_the_gap": float(len(better)),
         "most_a_buyer_was_seen_better": max(better, default=0.0),
+        "plans_of_a_buyers_machines": float(sum(found.first > 1.0 + HAIR for found in answers)),
+        "most_they_saved": max((found.first - 1.0 for found in answers), default=0.0),
         "largest_proven_gap": max(gaps, default=math.inf),
     }
     bars: dict[str, dict[str, float | bool]] = {
+        "dearer_than_a_baseline": {"value": float(dearer), "bar": 0.0, "ok": dearer == 0},
         "proven_bound_over_best_buyer": {"value": over_bound, "bar": 1.0, "ok": over_bound <= 1.0 + HAIR},
         "proven_within_the_gap": {"value": proven, "bar": PROVEN, "ok": proven >= PROVEN},
     }
@@ -267,9 +280,11 @@ def main() -> int:
     metrics, bars = judged(answers)
     gap = metrics["largest_proven_gap"]
     print(
-        f"\n{metrics['buyers_better_within_the_gap']:.0f} buyers do better than the plan, seen by up to "
-        f"{metrics['most_a_buyer_was_seen_better']:.4%}; the largest proven gap is {gap:.3%}, and nobody may do better "
-        "than a plan's proven bound"
+        f"\n{bars['dearer_than_a_baseline']['value']:.0f} plans are dearer than a buyer at their throughput; "
+        f"{metrics['plans_of_a_buyers_machines']:.0f} are made of a buyer's machines, which saved up to "
+        f"{metrics['most_they_saved']:.4%}\n{metrics['buyers_better_within_the_gap']:.0f} buyers make more for the "
+        f"cap, or cheaper samples at another throughput, seen by up to {metrics['most_a_buyer_was_seen_better']:.4%}; "
+        f"the largest proven gap is {gap:.3%}, and nobody may do better than a plan's proven bound"
     )
     if (path := png_asked()) is not None:
         gains: dict[str, list[float]] = defaultdict(list)

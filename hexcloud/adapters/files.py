@@ -280,6 +280,8 @@ def _fault(name: str, fault: ErrorDetails, model: type[BaseModel], lines: dict[L
             what = f"{key} is {_shorten(fault['input'])}: must be a list, such as [{fault['input']}]"
         case "model_type" | "model_attributes_type":
             what = f"{key} is {_shorten(fault['input'])}: must be keys with values, such as `key: value`"
+        case "finite_number":
+            what = f"{key} is {fault['input']}: must be a finite number; without the line the default holds"
         case _:
             wrong = fault["msg"].removeprefix("Value error, ").replace("Input should be ", "must be ")
             given = "" if isinstance(fault["input"], dict | list) else f" is {_shorten(fault['input'])}:"

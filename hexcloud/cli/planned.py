@@ -10,6 +10,7 @@ from hexcloud.cli.explained import rules_in_short
 from hexcloud.cli.output import say
 from hexcloud.cli.own_fleet import idle_of, idle_view, wires_fields, wires_view
 from hexcloud.cli.proven import bounds
+from hexcloud.cli.purse import whole_run, whole_run_fields
 from hexcloud.cli.rivals import rivals_fields, rivals_view
 from hexcloud.domain.errors import InfeasibleError, MarketError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from hexcloud.domain.offer import Offer, OfferId
-    from hexcloud.domain.plan import Allocation, ExecutionPlan, PlanResult, Role
+    from hexcloud.domain.plan import ExecutionPlan, PlanResult, Role
     from hexcloud.domain.report import BaselineRow
     from hexcloud.wiring import PlanInput
 
@@ -87,8 +88,8 @@ def make(
     Raises RefusedError with the nearest feasible target, in the unit in which the user asked.
     """
     from hexcloud.domain.fleet import FleetState
-    from hexcloud.planner.baselines import baselines
     from hexcloud.planner.fleet_split import split_fleet
+    from hexcloud.planner.outbid import compared
     from hexcloud.planner.plan import make_plan
 
     begun = time.perf_counter()
@@ -103,7 +104,7 @@ def make(
     if not with_baselines:
         return Planned(given, result, (), solve_s)
     picks = _sky_picks(given, result) if with_sky else frozenset()
-    rivals = baselines(given.market, given.workload, given.policy, result.plan.allocation, picks)
+    result, rivals = compared(given.market, given.workload, given.policy, result, picks)
     return Planned(given, result, rivals, solve_s)
 
 
@@ -152,6 +153,7 @@ def plan_fields(planned: Planned) -> dict[str, object]:
         "risk_usd_per_hour": allocation.risk_usd_per_hour,
         **{bound.key: bound.value for bound in bounds(allocation.proof, given.workload.tokens_per_sample)},
         "gap": allocation.proof.gap,
+        **whole_run_fields(planned),
         "throughput_tokens_per_s": plan.forecast.tokens_per_s,
         "target_tokens_per_s": target and target * given.workload.tokens_per_sample,
         "trainer_layout": allocation.trainer.column.layout.model_dump(mode="json"),
@@ -225,10 +227,8 @@ def _sums(planned: Planned) -> str:
     proof = "; ".join(f"{bound.what} {bound.text}" for bound in proven)
     target = planned.given.policy.target_samples_per_s
     wanted = "" if target is None else f" of {target * planned.given.workload.tokens_per_sample:.0f} wanted"
-    samples = planned.given.policy.run_samples
-    whole = (
-        "" if samples is None else f"\nwhole run   {_whole_run(samples, allocation, planned.given.policy.budget_usd)}"
-    )
+    run = whole_run(planned)
+    whole = "" if run is None else f"\nwhole run   {run.text}"
     return (
         f"cost        {allocation.usd_per_hour:.2f} USD/h ({parts}){whole}\n"
         f"throughput  {forecast.tokens_per_s:.0f} tok/s{wanted}, a step every {forecast.step_s:.1f} s\n"
@@ -247,12 +247,6 @@ def _trainer(planned: Planned) -> str:
     machines = f"{column.nodes} machine{'s' if column.nodes > 1 else ''}"
     whose = ", as asked" if len(planned.given.workload.layouts) == 1 else ""
     return f"trainer     {column.layout.kind} over {column.layout.ranks} GPUs of {machines}{whose}\n"
-
-
-def _whole_run(samples: float, allocation: "Allocation", budget_usd: float | None) -> str:
-    hours = samples / allocation.samples_per_s / 3600.0
-    of = "" if budget_usd is None else f" of {budget_usd:.2f}"
-    return f"{allocation.usd_per_hour * hours:.2f} USD{of} for {samples:.0f} samples in {hours:.1f} h"
 
 
 def _held_by(planned: Planned) -> str:

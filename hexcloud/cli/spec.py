@@ -37,4 +37,6 @@ def spec_of(path: Path | None, options: Mapping[str, object]) -> "RunSpec":
 
 def _spell(fault: "ErrorDetails") -> str:
     option = "-".join(map(str, fault["loc"])).replace("_", "-")
+    if fault["type"] == "finite_number":
+        return f"--{option} {fault['input']}: must be a finite number; leave it out where there is no limit"
     return f"--{option} {fault['input']!r}: {fault['msg'].removeprefix('Value error, ')}"

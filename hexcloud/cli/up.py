@@ -136,7 +136,7 @@ def _begin(spec: "RunSpec", store: "Store", asking: Asking) -> "RunRecord":
         wiring.require_store(spec)
         require_accounts(planned.result.plan, given.market)
     _ask(planned, run, asking)
-    run = wiring.begun_now(run)
+    run = wiring.begun_now(run, planned.result.plan.allocation)
     wiring.run_dir(run).create()
     store.save_run(run)
     first_usd_per_hour = planned.result.plan.allocation.usd_per_hour
@@ -200,7 +200,7 @@ def _resumed(name: str, changes: Changes, store: "Store", asking: Asking) -> "Ru
     if run.spec.is_real:
         require_accounts(planned.result.plan, given.market)
     _ask(planned, run, asking)
-    run = wiring.begun_now(run)
+    run = wiring.begun_now(run, planned.result.plan.allocation)
     store.save_run(run)
     say(f"run {run.id} goes on from its last checkpoint")
     return run

@@ -59,7 +59,7 @@ def replan(reasons: tuple[str, ...], nodes: Nodes, hands: Hands) -> Accepted:
     memory.baseline = list_prices(seen.market)
     try:
         policy = policy_now(seen, Purse(seen, hands.ports.timing, hands.ports.store.spent_usd(seen.run.id)))
-        start = seen.accepted[0].allocation if seen.accepted else None
+        start = seen.accepted[0].allocation if seen.accepted else seen.run.agreed
         result = make_plan(seen.market, seen.run.workload, policy, fleet, start=start)
     except PlanError as error:
         if seen.accepted is None:

@@ -30,15 +30,15 @@ class Policy(Frozen):
 
     name: str = "cheapest"
     objective: Objective = Objective.MIN_COST
-    target_samples_per_s: float | None = Field(default=None, gt=0)
-    max_usd_per_hour: float | None = Field(default=None, gt=0)
+    target_samples_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_usd_per_hour: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Hourly cap on the plan's price."""
-    budget_usd: float | None = Field(default=None, gt=0)
+    budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Cap on the whole run's spend, teardown included. For `budget_run`, as the planner sees it: what is left of it
     beside the reserve."""
-    deadline_h: float | None = Field(default=None, gt=0)
+    deadline_h: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """For `budget_run`: hours in which the samples must be trained; what is left of them as time passes."""
-    run_samples: float | None = Field(default=None, gt=0)
+    run_samples: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """For `budget_run`: samples to train; set from the run's steps, and what is left of them as it goes on."""
     clouds: tuple[str, ...] = ()
     """Empty: all."""
@@ -71,7 +71,7 @@ class Policy(Frozen):
     """k: a move must save this many times its disruption cost."""
     min_dwell_s: float = Field(default=1800, ge=0)
     """A node is not moved for money sooner than this after it became ready."""
-    horizon_h: float = Field(default=6.0, gt=0)
+    horizon_h: float = Field(default=6.0, gt=0, allow_inf_nan=False)
     """Hours over which a saving counts and one-off costs are spread."""
     max_moves_at_once: int = Field(default=2, gt=0)
     """Disruption budget: nodes replaced for money at the same time."""

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from hexcloud.domain.fleet import RunId
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import EngineKind
+from hexcloud.domain.plan import Allocation
 from hexcloud.domain.policy import Policy, ReplanSchedule
 from hexcloud.domain.task import TaskSpec
 from hexcloud.domain.training import Precision, TrainingSpec
@@ -15,6 +16,8 @@ from hexcloud.domain.workload import Workload
 
 MAX_NAME = 40
 """Letters of a run's name: it is part of the names of folders and machines."""
+MAX_TOKENS = 10_000_000
+"""Of a prompt or a response: no model reads so many, and figures made of it stay finite."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _REGION = re.compile(r"[^/\s]+/[^/\s]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,14 +42,14 @@ class RunSpec(Frozen):
     group: int = Field(default=8, gt=1)
     """Samples per prompt. The loss compares them, so one alone would teach nothing."""
     eta: int = Field(default=4, ge=0)
-    prompt_tokens: float = Field(default=512, gt=0)
-    response_tokens: float = Field(default=1536, gt=0)
+    prompt_tokens: float = Field(default=512, gt=0, le=MAX_TOKENS, allow_inf_nan=False)
+    response_tokens: float = Field(default=1536, gt=0, le=MAX_TOKENS, allow_inf_nan=False)
     replace_zero_variance: bool = False
     """Generate another group for one whose samples all earned the same (ADR 0004): costs rollout, fills every step."""
     target: str | None = None
     """`20k` (trained tok/s), `5 steps/min` or `3 samples/s`."""
-    max_usd_per_hour: float | None = Field(default=None, gt=0)
-    budget: float | None = Field(default=None, gt=0)
+    max_usd_per_hour: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    budget: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """USD for the whole run."""
     policy: str = "cheapest"
     """Name in `policies/`, or a path to a YAML file."""
@@ -151,6 +154,8 @@ class RunRecord(Frozen):
     """Run clock at `clock_origin_wall_s`; with the scale it is the whole run clock, also after a restart."""
     clock_origin_wall_s: float
     clock_scale: float = 1.0
+    agreed: Allocation | None = None
+    """What its user said yes to: the machines that the first plan has to beat. None: a run of an older version."""
     run_dir: str
     output: str
     reason: str = ""

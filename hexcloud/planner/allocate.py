@@ -5,6 +5,8 @@ rule: dearer rent, fewer columns in reach and longer pauses make the price rise 
 T at which a sample costs least, no slower than the deadline and no dearer than the budget allows.
 """
 
+from dataclasses import replace
+
 from hexcloud.domain.errors import ConfigError, InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -18,6 +20,7 @@ from hexcloud.planner.kinds import Kinds
 from hexcloud.planner.milp import INFINITY
 from hexcloud.planner.problem import S_PER_H, Problem
 from hexcloud.planner.search import Found, Held, cheapest
+from hexcloud.planner.stretch import kept_at
 from hexcloud.planner.thriftiest import thriftiest
 from hexcloud.planner.words import rule_in_words
 
@@ -47,6 +50,8 @@ def solve(problem: Problem, gap: float = MIP_GAP, start: Allocation | None = Non
     limit comes before the proof, and ConfigError for min_cost without a target.
     """
     policy = problem.policy
+    if problem.loses_its_one_pool:
+        raise _infeasible(problem, policy.least_samples_per_s or _SLOWEST)
     if policy.objective is Objective.MAX_THROUGHPUT:
         return _fastest(problem, gap, start)
     if policy.objective is Objective.BUDGET_RUN:
@@ -56,10 +61,11 @@ def solve(problem: Problem, gap: float = MIP_GAP, start: Allocation | None = Non
     found = cheapest(problem, policy.target_samples_per_s, gap, _held(start))
     if found is None:
         raise _infeasible(problem, policy.target_samples_per_s)
+    found = _no_dearer(problem, found, start)
     proof = Proof(
         lower_bound_usd_per_hour=found.bound,
         gap=_relative(found.solution.objective, found.bound),
-        binding=binding_rules(found),
+        binding=binding_rules(found, problem),
         nodes=found.nodes,
     )
     return _allocation(found, proof)
@@ -67,6 +73,28 @@ def solve(problem: Problem, gap: float = MIP_GAP, start: Allocation | None = Non
 
 def _held(start: Allocation | None) -> Held | None:
     return None if start is None else Held.of(start)
+
+
+def _no_dearer(problem: Problem, found: Found, start: Allocation | None) -> Found:
+    """Return an answer, with the machines of the start where they do the same for less: both are within the gap."""
+    kept = None if start is None else kept_at(problem, Held.of(start), found.rules.choice.samples_per_s)
+    if kept is None or kept.solution.objective >= found.solution.objective:
+        return found
+    return replace(found, rules=kept.rules, solution=kept.solution)
+
+
+def with_machines(problem: Problem, plan: Allocation, found: Found) -> Allocation:
+    """Return a plan with the machines of an answer that does the same for less; what was proven of all stands."""
+    proof, price = plan.proof, found.solution.objective
+    known: dict[str, object] = {"binding": binding_rules(found, problem)}
+    if proof.lower_bound_usd_per_hour is not None:
+        bound = min(proof.lower_bound_usd_per_hour, price)
+        known |= {"lower_bound_usd_per_hour": bound, "gap": _relative(price, bound)}
+    if proof.lower_bound_usd_per_sample is not None:
+        usd_per_sample = price / found.rules.choice.samples_per_s / S_PER_H
+        bound = min(proof.lower_bound_usd_per_sample, usd_per_sample)
+        known |= {"lower_bound_usd_per_sample": bound, "gap": _relative(usd_per_sample, bound)}
+    return _allocation(found, proof.model_copy(update=known))
 
 
 def _fastest(problem: Problem, gap: float, start: Allocation | None) -> Allocation:
@@ -77,11 +105,12 @@ def _fastest(problem: Problem, gap: float, start: Allocation | None) -> Allocati
     reached = found.rules.choice.samples_per_s
     if least is not None and reached < least:
         raise _infeasible(problem, least)
+    found = _no_dearer(problem, found, start)
     proof = Proof(
         lower_bound_usd_per_hour=None,
         upper_bound_samples_per_s=ceiling,
         gap=_relative(ceiling, reached),
-        binding=binding_rules(found),
+        binding=binding_rules(found, problem),
         nodes=found.nodes,
     )
     return _allocation(found, proof)
@@ -95,7 +124,7 @@ def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Alloc
     thrift = thriftiest(problem, slowest, max(gap, _FINEST) * _HALF, _held(start))
     if thrift is None:
         raise _infeasible(problem, slowest or _SLOWEST)
-    found = thrift.found
+    found = _no_dearer(problem, thrift.found, start)
     reached, price = found.rules.choice.samples_per_s, found.solution.objective
     cost_usd = price / (reached * S_PER_H) * policy.run_samples
     if cost_usd > policy.budget_usd:
@@ -109,7 +138,7 @@ def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Alloc
         lower_bound_usd_per_hour=None,
         lower_bound_usd_per_sample=thrift.bound / S_PER_H,
         gap=_relative(price / reached, thrift.bound),
-        binding=binding_rules(found),
+        binding=binding_rules(found, problem),
         nodes=found.nodes,
     )
     return _allocation(found, proof)
@@ -117,7 +146,8 @@ def _thriftiest(problem: Problem, gap: float, start: Allocation | None) -> Alloc
 
 def _infeasible(problem: Problem, asked: float) -> InfeasibleError:
     rules = clashing_rules(problem, asked)
-    nearest, _ = fastest(problem, _COARSE, below=asked if asked > _SLOWEST else INFINITY)
+    below = asked if asked > _SLOWEST else INFINITY
+    nearest = None if problem.loses_its_one_pool else fastest(problem, _COARSE, below)[0]
     names = "; ".join(f"{rule} ({rule_in_words(rule)})" for rule in rules)
     if nearest is None:
         return InfeasibleError(f"nothing is feasible at any throughput; rules that clash: {names}", rules)

@@ -10,7 +10,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import allocate
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.screen import screen
-from hexcloud.planner.shop import open_shop
+from hexcloud.planner.shop import Bid, open_shop
 
 GREEDY = "greedy dollars per sample"
 ON_DEMAND = "on-demand only"
@@ -36,16 +36,33 @@ def baselines(
     `plan` is given, buyers make what it makes and are not priced over DEAREST times its price; without it and without a
     target `allocate` finds the most, with its InfeasibleError and ConfigError.
     """
+    return tuple(bid.row for bid in bids(market, workload, policy, plan, picks))
+
+
+def bids(
+    market: Market,
+    workload: Workload,
+    policy: Policy,
+    plan: Allocation | None = None,
+    picks: frozenset[OfferId] = frozenset(),
+) -> tuple[Bid, ...]:
+    """Return the same buyers with the machines that they would take."""
     samples_per_s = _samples_per_s(market, workload, policy, plan)
     shop = open_shop(market, workload, policy, samples_per_s, DEAREST * plan.usd_per_hour if plan else None)
     on_demand = shop.on_demand()
-    rows = [on_demand.row(ON_DEMAND), shop.greedy().row(GREEDY)]
-    rows += [on_demand.of_gpu(gpu).row(f"only {gpu}, on-demand") for gpu in shop.values(lambda offer: offer.gpu)]
-    rows += [shop.of_cloud(cloud).row(f"only {cloud}") for cloud in shop.values(lambda offer: offer.cloud)]
-    rows += [shop.only(lambda offer: offer.id in picks).row(SKYPILOT)] if picks else []
+    found = [on_demand.bid(ON_DEMAND), shop.greedy().bid(GREEDY)]
+    found += [on_demand.of_gpu(gpu).bid(f"only {gpu}, on-demand") for gpu in shop.values(lambda offer: offer.gpu)]
+    found += [shop.of_cloud(cloud).bid(f"only {cloud}") for cloud in shop.values(lambda offer: offer.cloud)]
+    found += [shop.only(lambda offer: offer.id in picks).bid(SKYPILOT)] if picks else []
     best = shop.best_single_type()
-    rows += [] if best is None else [BaselineRow(name=f"only {best[0]}, any tenure", usd_per_hour=best[1])]
-    return tuple(sorted(rows, key=lambda row: (row.usd_per_hour is None, row.usd_per_hour or 0.0, row.name)))
+    found += [] if best is None else [Bid.of(f"only {best[0]}, any tenure", best[1])]
+    return tuple(sorted(found, key=by_price))
+
+
+def by_price(bid: Bid) -> tuple[bool, float, str]:
+    """Order buyers: the cheapest first, then those who cannot."""
+    row = bid.row
+    return row.usd_per_hour is None, row.usd_per_hour or 0.0, row.name
 
 
 def _samples_per_s(market: Market, workload: Workload, policy: Policy, plan: Allocation | None) -> float:

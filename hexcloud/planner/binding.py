@@ -12,20 +12,21 @@ from hexcloud.planner.search import Found
 Held = tuple[tuple[RolloutColumn, int], ...]
 
 
-def binding_rules(found: Found) -> tuple[str, ...]:
+def binding_rules(found: Found, problem: Problem) -> tuple[str, ...]:
     """Return names of rules: first those that need every machine, then those that leave room for none more.
 
     Whole machines seldom meet a limit to the last digit, so a rule binds when the smallest machine held decides it.
+    `problem` is the one that was asked: the answer may have been found among some of its offers only.
     """
     rules = found.rules
     held = tuple((column, count) for column, machines in rules.rollout if (count := found.solution.count(machines)))
     gang = next(gang for gang, chosen in rules.gangs if found.solution.count(chosen))
-    return (*_needing(rules, held, gang), *_full(found, held, gang))
+    return (*_needing(rules, problem, held, gang), *_full(found, problem, held, gang))
 
 
-def _needing(rules: RuleModel, held: Held, gang: TrainerColumn) -> list[str]:
+def _needing(rules: RuleModel, problem: Problem, held: Held, gang: TrainerColumn) -> list[str]:
     """Rules that one machine less would break; of gangs, those that a cheaper one is too slow for."""
-    problem, target = rules.problem, rules.choice.samples_per_s
+    target = rules.choice.samples_per_s
     gangs = problem.gang_table.all
     is_slower_for_less = (gangs.rates < target) & (gangs.usd_per_hour < problem.gang_usd_per_hour(gang))
     names = ["train_rate"] if is_slower_for_less.any() else []
@@ -48,9 +49,9 @@ def _needing(rules: RuleModel, held: Held, gang: TrainerColumn) -> list[str]:
     return names
 
 
-def _full(found: Found, held: Held, gang: TrainerColumn) -> list[str]:
+def _full(found: Found, problem: Problem, held: Held, gang: TrainerColumn) -> list[str]:
     """Rules that one machine more, of those held, would break."""
-    rules, problem = found.rules, found.rules.problem
+    rules = found.rules
     machines = Counter({gang.offer_id: gang.nodes})
     for column, count in held:
         machines[column.offer_id] += count * column.nodes
@@ -67,7 +68,7 @@ def _full(found: Found, held: Held, gang: TrainerColumn) -> list[str]:
         names.append("hourly_budget")
     if policy.max_pools is not None and len(machines) >= policy.max_pools:
         names.append("pools")
-    if _is_spot_full(rules, held):
+    if _is_spot_full(rules, problem, held):
         names.append("spot_share")
     return names
 
@@ -83,8 +84,7 @@ def _full_quotas(problem: Problem, machines: Counter[OfferId], more: dict[OfferI
     return [f"quota[{key}]" for key, units in sorted(drawn.items()) if units + smallest[key] > problem.quotas[key]]
 
 
-def _is_spot_full(rules: RuleModel, held: Held) -> bool:
-    problem = rules.problem
+def _is_spot_full(rules: RuleModel, problem: Problem, held: Held) -> bool:
     rates = [(rules.offer(column).tenure, problem.full_rate(column), count) for column, count in held]
     spot = [(rate, count) for tenure, rate, count in rates if tenure is Tenure.SPOT]
     more = min((rate for rate, _ in spot), default=0.0)

@@ -24,6 +24,9 @@ _ANY = 0.9
 _MOST_TRIES = 60
 """Solves; two dozen as a rule. Rules that are not tried by then are named with those that clash."""
 
+_ONE_POOL_LOST = ("survive", "pools")
+"""What clashes where the one offer of a plan must survive its own loss: nothing has to be solved to know that."""
+
 
 def clashing_rules(problem: Problem, samples_per_s: float, *, is_market: bool = True) -> tuple[str, ...]:
     """Return names of rules that clash: the ask is impossible with them alone, and possible without any one of them.
@@ -36,6 +39,8 @@ def clashing_rules(problem: Problem, samples_per_s: float, *, is_market: bool = 
     names = list(ruled.names)
     search = _Search(ruled, samples_per_s)
     if search.is_possible_without(names):
+        if problem.loses_its_one_pool:
+            return _ONE_POOL_LOST
         if not search.is_possible_without([]):
             search.filter(names)
         return tuple(reversed(search.kept))
@@ -109,8 +114,8 @@ class _Search:
         """Is there a plan without these rules? One that the solver cannot rule out counts as one."""
         self.tries += 1
         problem = self.ruled.without(names)
-        if problem.policy.max_pools == 1 and problem.policy.survival_share > 0:
-            return False  # one offer is in one failure domain; the solver would take seconds to see that
+        if problem.loses_its_one_pool:
+            return False
         try:
             return cheapest(problem, self.samples_per_s, _ANY) is not None
         except SolverStoppedError:

@@ -11,7 +11,16 @@ from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState, MeasuredLink
 from hexcloud.domain.market import Market, Rejection
 from hexcloud.domain.offer import Offer, OfferId
-from hexcloud.domain.plan import Allocation, Columns, Placement, PlanResult, Proof, SlotName
+from hexcloud.domain.plan import (
+    Allocation,
+    Columns,
+    Placement,
+    PlanResult,
+    Proof,
+    RolloutColumn,
+    SlotName,
+    TrainerColumn,
+)
 from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
 from hexcloud.planner.allocate import MIP_GAP, allocate
@@ -28,10 +37,7 @@ MAX_ROUNDS = 5
 """Solutions of the MILP. The first leaves it all choices: what it proves holds, and later ones, each inside a cut, can
 only better the links."""
 _NOBODY = FleetState()
-_TOO_SMALL = (
-    "the fleet cannot do this job: one of its machines, or several of one kind, must train while others roll out. "
-    "`hexcloud plan` says what could be rented for it; --model takes a smaller model"
-)
+_MEND = "`hexcloud plan` says what could be rented for it; --model takes a smaller model"
 
 
 def split_fleet(
@@ -98,7 +104,7 @@ def _best_split(problem: Problem, fleet: FleetState) -> _Split:
     try:
         splits = [_try_cut(frozenset(machines), links, machines, problem)]
     except InfeasibleError as error:
-        raise InfeasibleError(_TOO_SMALL) from error
+        raise InfeasibleError(f"the fleet cannot do this job: {_missing(problem)}. {_MEND}") from error
     low, high, gamma = 0.0, 1.0, _flops_share(links, splits[0].gang)
     for _ in range(MAX_ROUNDS - 1):
         try:
@@ -112,6 +118,29 @@ def _best_split(problem: Problem, fleet: FleetState) -> _Split:
     fastest = max(split.allocation.samples_per_s for split in splits)
     equally_fast = [split for split in splits if split.allocation.samples_per_s >= fastest * (1 - MIP_GAP)]
     return _proven(max(equally_fast, key=lambda split: split.score), splits[0].allocation.proof)
+
+
+def _missing(problem: Problem) -> str:
+    """Say what keeps a fleet from working: a role that no machine can take, or for which none is left."""
+    model, stock = problem.workload.model.name, problem.stock
+    if not problem.gangs:
+        return f"training is missing: no machine of it, nor all of one kind, has the memory for the state of {model}"
+    if not problem.rollout:
+        return f"rollout is missing: no machine of it has the memory for {model} and its samples"
+    least = min(problem.gangs, key=lambda gang: (gang.nodes, gang.offer_id))
+    if any(_leaves(gang, column, stock) for gang in problem.gangs for column in problem.rollout):
+        return "it can train and it can roll out, but no split of it keeps every rule, such as how old samples may be"
+    machines = f"{least.nodes} machine{'s' if least.nodes > 1 else ''}"
+    return (
+        f"rollout is missing: training {model} takes {machines} of {problem.offers[least.offer_id].instance_type} at "
+        "least, a machine has one role, and none that could roll out is left"
+    )
+
+
+def _leaves(gang: TrainerColumn, column: RolloutColumn, stock: dict[OfferId, int]) -> bool:
+    """Are machines for a rollout column left beside a gang?"""
+    taken = gang.nodes if gang.offer_id == column.offer_id else 0
+    return stock[column.offer_id] - taken >= column.nodes
 
 
 def _proven(split: _Split, proof: Proof) -> _Split:

@@ -78,8 +78,8 @@ def _rivals(shop: Shop, picked: frozenset[OfferId]) -> dict[str, float]:
     single_any, single_on_demand = shop.best_single_type(), on_demand.best_single_type()
     prices = {
         ON_DEMAND: on_demand.price(),
-        SINGLE_ANY: single_any and single_any[1],
-        SINGLE_ON_DEMAND: single_on_demand and single_on_demand[1],
+        SINGLE_ANY: single_any and single_any[1].solution.objective,
+        SINGLE_ON_DEMAND: single_on_demand and single_on_demand[1].solution.objective,
         GREEDY: shop.greedy().price(),
         SKYPILOT: shop.only(lambda offer: offer.id in picked).price() if picked else None,
     }

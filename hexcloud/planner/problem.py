@@ -155,6 +155,11 @@ class Problem:
         return self.gang_table.sites
 
     @property
+    def loses_its_one_pool(self) -> bool:
+        """Can no plan survive, as one offer is in one failure domain? The solver would take seconds to see that."""
+        return self.policy.max_pools == 1 and self.policy.survival_share > 0 and not self.slack
+
+    @property
     def duty(self) -> float:
         """Share of time each pool works: all of it, unless eta = 0 makes them take turns."""
         return 1.0 if self.workload.eta > 0 else SERIAL_SHARE

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market
@@ -35,6 +36,23 @@ def open_shop(
     columns, _ = build_columns(screen(market, workload, policy, fleet).offers, market, workload, policy)
     capped = policy.model_copy(update={"max_usd_per_hour": most_usd_per_hour})
     return Shop(Problem(columns, market, workload, capped, fleet), samples_per_s)
+
+
+class Bid(NamedTuple):
+    """What one buyer pays, and the machines he pays it for; None where he cannot do the job."""
+
+    row: BaselineRow
+    found: Found | None
+
+    @classmethod
+    def of(cls, name: str, found: Found) -> "Bid":
+        """Return the bid of a buyer who can."""
+        return cls(BaselineRow(name=name, usd_per_hour=found.solution.objective), found)
+
+    @classmethod
+    def none(cls, name: str, reason: str) -> "Bid":
+        """Return the bid of a buyer who cannot."""
+        return cls(BaselineRow(name=name, usd_per_hour=None, reason=reason), None)
 
 
 @dataclass(frozen=True)
@@ -83,15 +101,15 @@ class Shop:
         found = self.best()
         return None if found is None else found.solution.objective
 
-    def row(self, name: str) -> BaselineRow:
-        """Return the buyer's price, or the rules that leave none."""
-        if (usd_per_hour := self.price()) is not None:
-            return BaselineRow(name=name, usd_per_hour=usd_per_hour)
+    def bid(self, name: str) -> Bid:
+        """Return the buyer's price and machines, or the rules that leave none."""
+        if (found := self.best()) is not None:
+            return Bid.of(name, found)
         if cap := self.problem.policy.max_usd_per_hour:
-            return BaselineRow(name=name, usd_per_hour=None, reason=self._why_not_for(cap))
+            return Bid.none(name, self._why_not_for(cap))
         rules = clashing_rules(self.problem, self.samples_per_s, is_market=False)
         words = "; ".join(dict.fromkeys(rule_in_words(rule) for rule in rules))
-        return BaselineRow(name=name, usd_per_hour=None, reason=words or "no whole number of machines fits")
+        return Bid.none(name, words or "no whole number of machines fits")
 
     def _why_not_for(self, cap_usd_per_hour: float) -> str:
         if self.floor_usd_per_hour() == INFINITY:
@@ -105,14 +123,14 @@ class Shop:
         able = self.problem.gang_table.between(self.samples_per_s, self.samples_per_s)
         return float(able.usd_per_hour.min(initial=INFINITY))
 
-    def best_single_type(self) -> tuple[str, float] | None:
-        """Return GPU and price of the cheapest buyer of one GPU type; types are tried by their floor."""
-        best: tuple[str, float] | None = None
+    def best_single_type(self) -> tuple[str, Found] | None:
+        """Return GPU and plan of the cheapest buyer of one GPU type; types are tried by their floor."""
+        best: tuple[str, Found] | None = None
         floors = sorted((self.of_gpu(gpu).floor_usd_per_hour(), gpu) for gpu in self.values(lambda offer: offer.gpu))
         for floor, gpu in floors:
-            if floor == INFINITY or (best is not None and floor >= best[1]):
+            if floor == INFINITY or (best is not None and floor >= best[1].solution.objective):
                 break
-            usd_per_hour = self.of_gpu(gpu).price()
-            if usd_per_hour is not None and (best is None or usd_per_hour < best[1]):
-                best = (gpu, usd_per_hour)
+            found = self.of_gpu(gpu).best()
+            if found is not None and (best is None or found.solution.objective < best[1].solution.objective):
+                best = (gpu, found)
         return best

@@ -40,26 +40,47 @@ def stretched_answer(found: Found, ceiling: float, width: float) -> Stretched:
 
 def stretched(problem: Problem, held: Held, between: tuple[float, float], width: float) -> Stretched | None:
     """Return the largest throughput of a range at which machines keep every rule; None when not even the least one."""
-    today = _today(problem.kinds, held)
-    if today is None:
+    fleet = _fleet_of(problem, held)
+    if fleet is None:
         return None
-    held = today
-    own = Columns(rollout=tuple(column for column, _ in held.rollout), trainer=(held.gang,))
-    few = replace(problem, columns=own, keeps_all=True)
-    anchor = _anchor(problem, held.gang)
-    if len(few.rollout) < len(held.rollout) or not few.gangs or anchor is None or _is_over_stock(few, held):
-        return None
-    site = replace(few.sites[0], anchor=anchor)
     low, high = between
-    if _price(few, held, site, low) == INFINITY:
+    if _price(fleet, low) == INFINITY:
         return None
-    if _price(few, held, site, high) < INFINITY:
+    if _price(fleet, high) < INFINITY:
         low = high
     while high - low > width * _FINE * high:
         pace = (low + high) / 2.0
-        low, high = (pace, high) if _price(few, held, site, pace) < INFINITY else (low, pace)
+        low, high = (pace, high) if _price(fleet, pace) < INFINITY else (low, pace)
     made = max(between[0], low * (1.0 - _TOLERANCE))
-    return Stretched(held, made, _price(few, held, site, made))
+    return Stretched(fleet.held, made, _price(fleet, made))
+
+
+def kept_at(problem: Problem, held: Held, samples_per_s: float) -> Found | None:
+    """Return what machines cost at a throughput at least; None where they break a rule there."""
+    fleet = _fleet_of(problem, held)
+    found = None if fleet is None else _answer(fleet, samples_per_s, gap=0.0)
+    return found if found is not None and found.solution.values else None
+
+
+class _Fleet(NamedTuple):
+    """Machines that can be had today, a problem without any others, and where their gang is."""
+
+    few: Problem
+    held: Held
+    site: Site
+
+
+def _fleet_of(problem: Problem, held: Held) -> _Fleet | None:
+    """Return machines with today's rates; None when one can no longer be had."""
+    today = _today(problem.kinds, held)
+    if today is None:
+        return None
+    own = Columns(rollout=tuple(column for column, _ in today.rollout), trainer=(today.gang,))
+    few = replace(problem, columns=own, keeps_all=True)
+    anchor = _anchor(problem, today.gang)
+    if len(few.rollout) < len(today.rollout) or not few.gangs or anchor is None or _is_over_stock(few, today):
+        return None
+    return _Fleet(few, today, replace(few.sites[0], anchor=anchor))
 
 
 def _today(kinds: Kinds, held: Held) -> Held | None:
@@ -84,13 +105,20 @@ def _anchor(problem: Problem, gang: TrainerColumn) -> Offer | None:
     return next((site.anchor for site in problem.sites if place_of(site.anchor.id) == place), None)
 
 
-def _price(few: Problem, held: Held, site: Site, samples_per_s: float) -> float:
+def _price(fleet: _Fleet, samples_per_s: float) -> float:
     """Return what these machines, and no others, cost at a throughput, USD/h; infinity when a rule is broken."""
+    found = _answer(fleet, samples_per_s, INFINITY)
+    return INFINITY if found is None else found.solution.objective
+
+
+def _answer(fleet: _Fleet, samples_per_s: float, gap: float) -> Found | None:
+    few, held, site = fleet
     useful = Useful(few, samples_per_s)
     if few.gangs[0].samples_per_s * few.duty < samples_per_s or not useful.in_reach(site).all():
-        return INFINITY
+        return None
     counts = {(column.offer_id, column.tp, column.batch): count for column, count in held.rollout}
     rules = build(Choice(useful, tuple(range(len(useful.table))), few.gangs, site.anchor))
     for column, machines in rules.rollout:
         rules.model.fix(machines, counts[column.offer_id, column.tp, column.batch])
-    return solved(rules, INFINITY).objective
+    solution = solved(rules, gap)
+    return Found(rules, solution, solution.bound, solution.nodes)

@@ -46,6 +46,8 @@ class PlanInput:
     policy: Policy
     links: "tuple[MeasuredLink, ...]" = ()
     """Measured between the user's own machines."""
+    run_samples: float | None = None
+    """Samples of the whole run: its steps. None for the rest of one that began before."""
 
 
 def workload_of(spec: RunSpec) -> Workload:
@@ -98,7 +100,7 @@ def policy_of(spec: RunSpec, workload: Workload) -> Policy:
     if policy.objective is Objective.BUDGET_RUN:
         if changes["budget_usd"] is None:
             raise ConfigError(f"policy {spec.policy!r} buys a whole run for a budget: say how much with --budget USD")
-        changes["run_samples"] = policy.run_samples or float(spec.steps * workload.samples_per_step)
+        changes["run_samples"] = policy.run_samples or _run_samples(spec, workload)
     elif changes["target_samples_per_s"] is None:
         changes["objective"] = Objective.MAX_THROUGHPUT
     return policy.model_copy(update=changes)
@@ -111,7 +113,8 @@ def snapshot_input(spec: RunSpec) -> PlanInput:
     require_disks(workload, policy.clouds)
     believed_market(policy.clouds)  # refuses a cloud that nobody knows
     # The whole market: a cloud that the policy leaves out is a rule, which may be what makes an ask impossible.
-    return PlanInput(market=believed_market().market(time.time()), workload=workload, policy=policy)
+    market = believed_market().market(time.time())
+    return PlanInput(market=market, workload=workload, policy=policy, run_samples=_run_samples(spec, workload))
 
 
 def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
@@ -123,7 +126,11 @@ def fleet_input(spec: RunSpec, path: Path) -> PlanInput:
     market, links = load_fleet(path)
     market = market.model_copy(update={"calibration": market.calibration.with_factors(measured_factors())})
     policy = use_everything(market, policy_of(spec, workload))
-    return PlanInput(market=market, workload=workload, policy=policy, links=links)
+    return PlanInput(market, workload, policy, links, _run_samples(spec, workload))
+
+
+def _run_samples(spec: RunSpec, workload: Workload) -> float:
+    return float(spec.steps * workload.samples_per_step)
 
 
 def unpriced(market: Market) -> tuple[str, ...]:
@@ -177,7 +184,7 @@ def run_input(spec: RunSpec) -> PlanInput:
     trace = None if spec.trace is None else open_trace(spec.trace)
     market = played(believed_market(policy.clouds), trace, begun_s).market(begun_s)
     require_weights_stores(spec, market)
-    return PlanInput(market=market, workload=workload, policy=policy)
+    return PlanInput(market=market, workload=workload, policy=policy, run_samples=_run_samples(spec, workload))
 
 
 def played(source: "MarketSource", trace: "MarketTrace | None", begun_s: float) -> "MarketSource":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hexcloud.adapters.run_dir import RunDir
     from hexcloud.controller.outside import RunSecrets
     from hexcloud.controller.reconcile import Controller
+    from hexcloud.domain.plan import Allocation
     from hexcloud.domain.report import Report
     from hexcloud.domain.workload import Workload
     from hexcloud.ports import Clock, Coordinator, MarketSource, Provisioner, Store, Timer
@@ -62,10 +63,13 @@ def _local_scale(workload: "Workload", samples_per_s: float) -> float:
     return workload.samples_per_step * LOCAL_STEPS_PER_WALL_S / samples_per_s
 
 
-def begun_now(run: RunRecord) -> RunRecord:
-    """Return a run whose clock goes from now on: while its user thinks the plan over, emulated prices stand still."""
+def begun_now(run: RunRecord, agreed: "Allocation | None" = None) -> RunRecord:
+    """Return a run whose clock goes from now on: while its user thinks the plan over, emulated prices stand still.
+
+    `agreed` is the plan that its user said yes to.
+    """
     now = time.time()
-    begun = run.model_copy(update={"clock_origin_wall_s": now})
+    begun = run.model_copy(update={"clock_origin_wall_s": now, "agreed": agreed})
     return begun.model_copy(update={"clock_origin_run_s": now}) if run.spec.is_real else begun
 
 

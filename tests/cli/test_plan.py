@@ -167,3 +167,32 @@ def test_a_whole_run_for_a_budget_says_what_it_costs_and_what_it_would(cli: Call
     assert "raise --budget" in poor.err
     told_usd = float(poor.err.split("at least ")[1].split()[0])
     assert told_usd == pytest.approx(least_usd, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("budget: .inf", "budget"),
+        ("max_usd_per_hour: .inf", "max_usd_per_hour"),
+        ("response_tokens: .inf", "response_tokens"),
+        ("prompt_tokens: .inf", "prompt_tokens"),
+        ("prompt_tokens: 1.0e+300", "prompt_tokens"),
+        ("response_tokens: .nan", "response_tokens"),
+    ],
+)
+def test_figures_that_are_none_are_refused_by_file_and_field(
+    cli: Callable[..., Any], tmp_path: Path, line: str, field: str
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(line)
+    said = cli("plan", "--run", str(file))
+    assert said.code == 2
+    assert f"{file}: {field} is " in said.err
+    assert "must be a finite number" in said.err or "must be less than" in said.err
+
+
+def test_options_without_end_are_refused_by_name(cli: Callable[..., Any]) -> None:
+    for option in ("--max-usd-per-hour", "--budget"):
+        said = cli("plan", option, "inf")
+        assert said.code == 2
+        assert f"{option} inf: must be a finite number; leave it out" in said.err

@@ -10,7 +10,7 @@ from tests.planner.solving import MakeMarket, MakeOffer, problem_of
 def binding(problem: Problem, samples_per_s: float) -> tuple[str, ...]:
     found = cheapest(problem, samples_per_s, 0.0)
     assert found is not None
-    return binding_rules(found)
+    return binding_rules(found, problem)
 
 
 def test_a_plan_whose_smallest_machine_is_needed_is_held_by_the_rollout_rate(

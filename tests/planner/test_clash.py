@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hexcloud.domain.errors import InfeasibleError
 from hexcloud.domain.fleet import FleetState
 from hexcloud.domain.market import Market, Quota
 from hexcloud.domain.plan import Columns
-from hexcloud.domain.policy import Policy
+from hexcloud.domain.policy import Objective, Policy
 from hexcloud.domain.workload import Workload
+from hexcloud.planner.allocate import solve
 from hexcloud.planner.clash import clashing_rules, told_clashes
 from hexcloud.planner.columns import build_columns
 from hexcloud.planner.problem import Problem
@@ -150,3 +152,17 @@ def test_the_rules_clash_and_without_any_one_of_them_the_others_can_be_kept(
         if "stock" in rules:  # else the oracle can count for itself
             others = set(ruled.names) - set(rules)
             assert brute_force(ruled.without(others), samples_per_s) is None
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+def test_one_pool_that_must_survive_its_own_loss_is_told_without_a_search(
+    market: Market, workload: Workload, policy: Policy, objective: Objective
+) -> None:
+    wishes = {"max_pools": 1, "survival_share": 0.5, "objective": objective, "budget_usd": 1e6, "run_samples": 1e4}
+    problem = listed(market, workload, policy.model_copy(update=wishes))
+    with pytest.raises(InfeasibleError) as refused:
+        solve(problem)
+    assert refused.value.rules == ("survive", "pools")
+    assert cheapest(problem, 1.0, 1e-3) is None, "what is known is so"
+    for rule in refused.value.rules:
+        assert cheapest(Ruled(problem).without([rule]), 1.0, 1e-3) is not None
