@@ -20,7 +20,6 @@ from hexcloud.cli.options import (
 )
 from hexcloud.cli.output import console, print_json
 from hexcloud.cli.planned import make, plan_fields, plan_view
-from hexcloud.cli.purse import require_purse
 from hexcloud.cli.spec import spec_of
 from hexcloud.cli.told import Wanted
 
@@ -61,7 +60,6 @@ def plan(
     planned = make(given, spec.target, fleet is not None, with_baselines=with_baselines, with_sky=is_long)
     if not as_json:
         console().print(plan_view(planned))
-    require_purse(planned, spec)
     told = wanted.answer(planned)
     if as_json:
         print_json(plan_fields(planned) | told.fields())

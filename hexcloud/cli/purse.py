@@ -1,13 +1,10 @@
-"""purse: what the whole run costs beside its budget: a line of the plan, and why `plan` refuses too small a budget."""
+"""purse: what the whole run costs, and how much of it the budget pays for."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hexcloud.domain.errors import BudgetError
-
 if TYPE_CHECKING:
     from hexcloud.cli.planned import Planned
-    from hexcloud.domain.run import RunSpec
 
 _S_PER_H = 3600.0
 
@@ -51,24 +48,3 @@ def whole_run_fields(planned: "Planned") -> dict[str, object]:
         return {}
     figures = {"samples": run.samples, "hours": run.hours, "usd": run.usd, "budget_usd": run.budget_usd}
     return {"whole_run": figures}
-
-
-def require_purse(planned: "Planned", spec: "RunSpec") -> None:
-    """Raise BudgetError where the budget does not pay the whole run, or `up` would not even begin it."""
-    from hexcloud import wiring
-    from hexcloud.controller.budget import require_budget
-
-    run = whole_run(planned)
-    if run is None or run.budget_usd is None:
-        return
-    if run.affordable < 1.0:
-        pace = f"{run.hours:.1f} h at {planned.result.plan.allocation.usd_per_hour:.2f} USD/h"
-        fewer = int(spec.steps * run.affordable)
-        steps = f", or train fewer --steps: {fewer} of {spec.steps}" if fewer else ""
-        raise BudgetError(
-            f"the run costs {run.usd:.2f} USD ({pace}) and the budget is {run.budget_usd:.2f}; raise --budget{steps}",
-            least_usd=run.usd,
-        )
-    if not planned.is_own_fleet:
-        record = wiring.new_run(spec, planned.given, planned.result.plan.allocation.samples_per_s)
-        require_budget(planned.result.plan, planned.given.market, record, wiring.timing_of(record))
