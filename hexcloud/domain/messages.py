@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from hexcloud.domain.commit import LeaseRenewal as LeaseRenewal
+from hexcloud.domain.commit import Partial as Partial
+from hexcloud.domain.commit import PartialCommit as PartialCommit
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
@@ -182,25 +185,6 @@ class Submission(Frozen):
 
     node_id: NodeId
     samples: tuple[Sample, ...]
-
-
-class Partial(Frozen):
-    """Tokens of an unfinished sample."""
-
-    lease: LeaseId
-    attempt: int
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
-
-
-class PartialCommit(Frozen):
-    """POST /partials: renews the leases and parks the tokens, so that another worker can go on."""
-
-    node_id: NodeId
-    partials: tuple[Partial, ...]
-    released: bool = False
-    """True when the node gives these leases back (drain, interruption notice)."""
 
 
 class LinkReport(Frozen):

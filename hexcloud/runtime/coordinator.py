@@ -26,6 +26,7 @@ from hexcloud.domain.messages import (
     Evaluation,
     Heartbeat,
     LeaseGrant,
+    LeaseRenewal,
     LeaseRequest,
     LinkReport,
     Notice,
@@ -41,13 +42,12 @@ from hexcloud.domain.messages import (
     WeightsWays,
 )
 from hexcloud.domain.plan import Role
-from hexcloud.domain.response import Response
 from hexcloud.runtime.coordinator_access import AccessList
 from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
-from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_publish import ConflictError, Publisher
 from hexcloud.runtime.coordinator_start import BEGINNING, PromptSource, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
@@ -173,22 +173,30 @@ class Coordinator:
         if self._admission.has_batch:
             self._news.set()
 
+    def keep(self, message: LeaseRenewal) -> None:
+        """Renew leases. Raises UnknownNodeError."""
+        node = self._heard(message.node_id)
+        for lease_id, attempt in message.leases:
+            if (lease := self._admission.leases.held(lease_id, attempt, node.id)) is not None:
+                self._admission.renew(lease, self._clock())
+
     def commit(self, message: PartialCommit) -> None:
-        """Renew leases and park their tokens; take back those that are released. Raises UnknownNodeError."""
+        """Renew leases, park tokens, take back what is released. Raises UnknownNodeError, and ConflictError at last."""
         node, new_tokens, receipts = self._heard(message.node_id), 0, Counter[Receipt]()
-        for partial in message.partials:
-            lease = self._admission.leases.held(partial.lease, partial.attempt, message.node_id)
+        for part in message.partials:
+            lease = self._admission.leases.held(part.lease, part.attempt, message.node_id)
             if lease is None:
                 continue
-            made = Response(partial.tokens, partial.logprobs, partial.versions)
-            receipt = self._admission.renew(lease, made, self._clock())
+            receipt = self._admission.commit(lease, part.made, self._clock(), part.start)
             receipts[receipt] += 1
             if receipt is Receipt.ACCEPTED:
-                new_tokens += len(made.tokens) - len(lease.prefix)
+                new_tokens += part.start + part.made.length - len(lease.prefix)
                 if message.released:
                     self._admission.release(lease)
         self._care.hear(node, receipts, new_tokens, message.released and not self.is_over)
         self._note_work()
+        if receipts[Receipt.GAP]:
+            raise ConflictError(f"of {receipts[Receipt.GAP]} samples the tokens before are not known")
 
     def link(self, report: LinkReport) -> None:
         """Keep a measured link. Raises UnknownNodeError."""
