@@ -322,11 +322,11 @@ class Worker:
             await link.renew(LeaseRenewal(node_id=self.id, leases=held))
 
     def _generation(self, lease: Lease, start: int) -> Generation:
-        tokens, logprobs = (one[start : start + COMMIT_TOKENS] for one in self._numbers)
-        versions = (lease.version,) * COMMIT_TOKENS
+        tokens, logprobs = self._numbers
+        some, versions = slice(start, start + COMMIT_TOKENS), (lease.version,) * COMMIT_TOKENS
         # What an engine answers was checked when it came: that is not this benchmark's.
         return Generation.model_construct(
-            rid="", tokens=tokens, logprobs=logprobs, versions=versions, finish=FinishKind.LENGTH
+            rid="", tokens=tokens[some], logprobs=logprobs[some], versions=versions, finish=FinishKind.LENGTH
         )
 
 

@@ -299,9 +299,8 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/control/stop", routes.stop),
     ):
         app.add_route(path, endpoint, methods=["POST"])
-    app.add_exception_handler(RefusalError, _refuse)
-    app.add_exception_handler(UnknownNodeError, _refuse)
-    app.add_exception_handler(ConflictError, _refuse)
+    for error in (RefusalError, UnknownNodeError, ConflictError):
+        app.add_exception_handler(error, _refuse)
     return app
 
 
