@@ -28,7 +28,7 @@ test-slow: setup ## The slow tier: whole runs with real processes, and their fau
 	$(BIN)/pytest -m slow -n 2 --dist loadfile
 
 test-soak: setup ## Proofs refuted and searches tried at length, minutes each: not in CI
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m soak --hypothesis-profile=anew
 
 .venv-sglang/.done: $(wildcard deploy/sglang-cpu/*.t* deploy/sglang-cpu/*/*.py)
 	@$(PYTHON) -c 'import platform, sys; machine = (sys.platform, platform.machine()); sys.exit(0 if machine == ("linux", "x86_64") else f"SGLang has no wheel for {machine}")'

@@ -1,10 +1,12 @@
 """How many workers does one coordinator serve? 1,000 of them over real HTTP, with samples of 4,096 tokens.
 
-Each worker has a connection and a token of its own: it asks for a lease, delivers the sample with its numbers as
-arrays, and begins again; one delivery in fifty is sent twice. A trainer in a process of its own takes the batches and
-publishes versions. In turns with that, the same workers send the same bodies to an endpoint of the same server that
-sends them back and does nothing else. Bars: at least a quarter of the echo's requests per second (median of the turns'
-ratios), and of the samples that the coordinator acknowledged none is lost and none trained twice.
+Each worker has a connection and a token of its own: it asks for a lease, commits its response after 1,024, 2,048 and
+3,072 tokens, delivers the sample, and begins again; one delivery in fifty is sent twice. Beside that it sends
+heartbeats and renewals as often as a node does. Messages are made and sent by the node's own code, over a connection
+that costs less than httpx. A trainer in a process of its own takes the batches and publishes versions. In turns with
+that, the same workers send the same bodies to an endpoint of the same server that sends them back and does nothing
+else. Bars: at least a quarter of the echo's requests per second (median of the turns' ratios), and of the samples that
+the coordinator acknowledged none is lost and none trained twice.
 
 Latencies are told twice: with everybody asking at once, where they are the queue's, and at half that rate.
 """
@@ -21,12 +23,13 @@ import sys
 import tempfile
 import time
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median, quantiles
 
+import httpx
 import structlog
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -35,14 +38,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.fleet import NodeId, RunId
+from hexcloud.domain.frozen import Frozen
+from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
-from hexcloud.domain.messages import LeaseGrant, LeaseRequest, Pointer, Register, StepReport, Submission
+from hexcloud.domain.messages import (
+    Heartbeat,
+    LeaseGrant,
+    LeaseRenewal,
+    LeaseRequest,
+    Pointer,
+    Register,
+    StepReport,
+    Submission,
+)
 from hexcloud.domain.plan import Role, SlotName
-from hexcloud.domain.raw import RAW, pack_submission
-from hexcloud.domain.sample import Sample
+from hexcloud.domain.raw import RAW
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_access import AccessList, token_sha256
 from hexcloud.runtime.coordinator_app import KEEP_ALIVE_S, serving
+from hexcloud.runtime.rollout_bench import key
+from hexcloud.runtime.rollout_commit import Commits
+from hexcloud.runtime.rollout_link import CoordinatorLink
+from hexcloud.runtime.rollout_work import COMMIT_TOKENS, grown, sample
+from hexcloud.runtime.rollout_worker import RENEW_S
 from hexcloud.runtime.trainer_link import TrainerLink
 
 RATE_BAR = 0.25
@@ -50,8 +68,17 @@ TOKENS, PROMPT, VOCABULARY = 4096, 200, 50_000
 TWICE = 50
 """One delivery in so many is repeated."""
 GROUP, ETA = 8, 7
+HEARTBEAT_S = 10.0
+KINDS = {
+    "/leases": "lease",
+    "/partials": "commit",
+    "/samples": "sample",
+    "/heartbeat": "heartbeat",
+    "/leases/renew": "renewal",
+}
+"""Calls by what the table names them."""
 Numbers = tuple[tuple[int, ...], tuple[float, ...]]
-"""Tokens and logprobs."""
+"""Tokens and logprobs of a response."""
 HEAD = NodeId("bench.trainer.0")
 
 
@@ -77,7 +104,7 @@ def spec(settings: Settings, run_dir: Path) -> NodeSpec:
     return NodeSpec(
         run_id=RunId("bench"), node_id=HEAD, slot=SlotName("trainer"), role=Role.TRAINER, task="", seed=0, slots=0,
         samples_per_step=settings.batch, group_size=GROUP, eta=ETA, steps=10**9, run_dir=str(run_dir),
-        output=str(run_dir / "output"), tokens_per_sample=TOKENS, spend_lease_s=3600.0, heartbeat_s=10.0,
+        output=str(run_dir / "output"), tokens_per_sample=TOKENS, spend_lease_s=3600.0, heartbeat_s=HEARTBEAT_S,
     )  # fmt: skip
 
 
@@ -100,8 +127,8 @@ def head(settings: Settings, run_dir: Path, pipe: Connection) -> None:
             access.admit(node_id, token_sha256(str(node_id)))
         coordinator = Coordinator(spec(settings, run_dir), LongPrompts(), access)
         app = FastAPI(openapi_url=None)
-        app.add_route("/leases", echo, methods=["POST"])
-        app.add_route("/samples", echo, methods=["POST"])
+        for path in KINDS:
+            app.add_route(path, echo, methods=["POST"])
         config = uvicorn.Config(
             app, port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=KEEP_ALIVE_S
         )
@@ -168,89 +195,139 @@ class Line:
 class Figures:
     """What workers saw."""
 
-    requests: int = 0
     head_s: float = 0.0
     """Of the processor, by the head's process."""
     leases: int = 0
-    lease_s: list[float] = field(default_factory=list)
-    sample_s: list[float] = field(default_factory=list)
+    call_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """How long each call took, by kind."""
+
+    @property
+    def requests(self) -> int:
+        return sum(map(len, self.call_s.values()))
+
+
+class LeanLink(CoordinatorLink):
+    """A node's calls over a connection that costs less than httpx, so that what is measured is the coordinator."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.figures = Figures()
+
+    async def _call(self, method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
+        body = message if isinstance(message, bytes) else message.model_dump_json().encode() if message else b""
+        begun_s = time.perf_counter()
+        answer = await self._line.post(path, body, RAW if isinstance(message, bytes) else "application/json")
+        self.figures.call_s[KINDS.get(path, path)].append(time.perf_counter() - begun_s)
+        return httpx.Response(200, content=answer)
+
+
+class EchoLink(LeanLink):
+    """The same calls where what is sent comes back: answers are those that the coordinator gave before."""
+
+    def __init__(self, line: Line, answers: dict[str, bytes]) -> None:
+        super().__init__(line)
+        self._answers = answers
+
+    async def _call(self, method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
+        await super()._call(method, path, message)
+        return httpx.Response(200, content=self._answers.get(path, b""))
 
 
 class Worker:
-    """Asks, delivers, and begins again."""
+    """Asks, commits, delivers, and begins again."""
 
     def __init__(self, index: int, numbers: Numbers) -> None:
         self.id = worker_id(index)
-        self.line, self.echo = Line(self.id), Line(self.id)
         self.delivered: list[str] = []
         self._numbers = numbers
+        self._line, self._echo_line = Line(self.id), Line(self.id)
+        self._answers: dict[str, bytes] = {}
+        self._link, self._echo = LeanLink(self._line), EchoLink(self._echo_line, self._answers)
         self._version = -1
-        self._lease: Lease | None = None
+        # Nodes come one after another, and so do their beats.
+        self._beat_at_s = time.perf_counter() + random.uniform(0, HEARTBEAT_S)
+        self._renew_at_s = time.perf_counter() + random.uniform(0, RENEW_S)
 
     async def join(self, url: str, echo_url: str) -> None:
-        await self.line.open(url)
-        await self.echo.open(echo_url)
-        register = Register(node_id=self.id, role=Role.ROLLOUT, slots=1, address="127.0.0.1:1")
-        await self.line.post("/register", register.model_dump_json().encode())
+        await self._line.open(url)
+        await self._echo_line.open(echo_url)
+        orders = await self._link.register(Register(node_id=self.id, role=Role.ROLLOUT, slots=1, address="127.0.0.1:1"))
+        self._answers["/heartbeat"] = orders.model_dump_json().encode()
 
     async def repeat(self, until_s: float, figures: Figures) -> None:
         """Send to the echo what a lease's life takes, made anew each time as for the coordinator."""
-        assert self._lease is not None
-        granted = LeaseGrant(leases=(self._lease,)).model_dump_json().encode()
+        assert self.is_ready
+        self._echo.figures = figures
         while time.perf_counter() < until_s:
-            await self.echo.post("/leases", self._ask())
-            lease = LeaseGrant.model_validate_json(granted).leases[0]
-            await self.echo.post("/samples", self._packed(lease), RAW)
-            figures.requests += 2
+            (lease,) = (await self._echo.leases(self._ask())).leases
+            await self._live(self._echo, lease)
 
     async def work(self, until_s: float, figures: Figures, pause_s: float = 0.0) -> None:
         """Live through leases until then; pause about so long before each."""
+        self._link.figures = figures
         while time.perf_counter() < until_s:
             if pause_s:
                 await asyncio.sleep(random.uniform(0, 2 * pause_s))
-            begun_s = time.perf_counter()
-            grant = LeaseGrant.model_validate_json(await self.line.post("/leases", self._ask()))
-            asked_s = time.perf_counter()
+            grant = await self._link.leases(self._ask())
             if grant.load is not None:
                 self._version = grant.load.version
             if not grant.leases:
+                await self._tell(self._link, ())
                 await asyncio.sleep(0.0 if grant.load else grant.retry_s)
                 continue
-            await self._deliver(grant.leases[0])
-            figures.requests += 2
+            self._answers["/leases"] = LeaseGrant(leases=grant.leases).model_dump_json().encode()
+            made = await self._live(self._link, grant.leases[0])
+            if len(self.delivered) % TWICE == 0:
+                await self._link.submit(made)
+            self.delivered.append(grant.leases[0].id)
             figures.leases += 1
-            figures.lease_s.append(asked_s - begun_s)
-            figures.sample_s.append(time.perf_counter() - asked_s)
-
-    def _ask(self) -> bytes:
-        return LeaseRequest(node_id=self.id, epoch=0, version=self._version, want=1).model_dump_json().encode()
 
     @property
     def is_ready(self) -> bool:
-        return self._lease is not None
+        return "/leases" in self._answers
 
-    async def _deliver(self, lease: Lease) -> None:
-        self._lease, body = lease, self._packed(lease)
-        await self.line.post("/samples", body, RAW)
-        if len(self.delivered) % TWICE == 0:
-            await self.line.post("/samples", body, RAW)
-        self.delivered.append(lease.id)
+    def _ask(self) -> LeaseRequest:
+        return LeaseRequest(node_id=self.id, epoch=0, version=self._version, want=1)
 
-    def _packed(self, lease: Lease) -> bytes:
+    async def _live(self, link: LeanLink, lease: Lease) -> Submission:
+        """Do all that a node does with a lease but to generate; return what was delivered."""
+        commits = Commits(self.id, link, [lease])
+        now = lease
+        for start in range(0, TOKENS - COMMIT_TOKENS, COMMIT_TOKENS):
+            now = grown(now, self._generation(lease, start))
+            await commits.send([now])
+            await self._tell(link, (lease,))
+        done = sample(now, self._generation(lease, TOKENS - COMMIT_TOKENS), float(lease.index % 2))
+        made = Submission.model_construct(node_id=self.id, samples=(done,))
+        await link.submit(made)
+        return made
+
+    async def _tell(self, link: LeanLink, leases: tuple[Lease, ...]) -> None:
+        """Send the heartbeat and the renewal that are due."""
+        now_s, held = time.perf_counter(), tuple(map(key, leases))
+        if now_s >= self._beat_at_s:
+            self._beat_at_s = now_s + HEARTBEAT_S
+            await link.heartbeat(
+                Heartbeat(
+                    node_id=self.id,
+                    epoch=0,
+                    version=self._version,
+                    running=len(held),
+                    generated_tokens=TOKENS * len(self.delivered),
+                    leases=held,
+                )
+            )
+        if held and now_s >= self._renew_at_s:
+            self._renew_at_s = now_s + RENEW_S
+            await link.renew(LeaseRenewal(node_id=self.id, leases=held))
+
+    def _generation(self, lease: Lease, start: int) -> Generation:
         tokens, logprobs = self._numbers
-        sample = Sample.model_construct(
-            lease=lease.id,
-            attempt=lease.attempt,
-            group=lease.group,
-            index=lease.index,
-            epoch=lease.epoch,
-            prompt_ids=lease.prompt_ids,
-            reward=float(lease.index % 2),
-            tokens=tokens,
-            logprobs=logprobs,
-            versions=(lease.version,) * TOKENS,
+        some, versions = slice(start, start + COMMIT_TOKENS), (lease.version,) * COMMIT_TOKENS
+        # What an engine answers was checked when it came: that is not this benchmark's.
+        return Generation.model_construct(
+            rid="", tokens=tokens[some], logprobs=logprobs[some], versions=versions, finish=FinishKind.LENGTH
         )
-        return pack_submission(Submission.model_construct(node_id=self.id, samples=(sample,)))
 
 
 @dataclass
@@ -337,16 +414,17 @@ def measured(settings: Settings, run_dir: Path) -> tuple[Found, int, int]:
 
 
 def print_table(label: str, seconds: float, figures: Figures) -> dict[str, float]:
-    """Print one line of the table; return its figures."""
-    lease, sample = (quantiles(some, n=100) for some in (figures.lease_s, figures.sample_s))
-    told = {
-        "leases_per_s": figures.leases / seconds,
-        "lease_p50_ms": lease[49] * 1e3,
-        "lease_p99_ms": lease[98] * 1e3,
-        "sample_p50_ms": sample[49] * 1e3,
-        "sample_p99_ms": sample[98] * 1e3,
-    }
-    print(f"{label:<16}" + "".join(f"{value:>16.1f}" for value in told.values()))
+    """Print how often and how soon calls were answered; return these figures."""
+    print(f"\n{label}: {figures.leases / seconds:.0f} leases/s")
+    print(f"{'':<12}{'calls/s':>12}{'p50 ms':>12}{'p99 ms':>12}")
+    told = {"leases_per_s": figures.leases / seconds}
+    for kind in KINDS.values():
+        if len(some := figures.call_s[kind]) < 2:
+            continue
+        cuts = quantiles(some, n=100)
+        row = {"calls_per_s": len(some) / seconds, "p50_ms": cuts[49] * 1e3, "p99_ms": cuts[98] * 1e3}
+        print(f"{kind:<12}" + "".join(f"{value:>12.1f}" for value in row.values()))
+        told |= {f"{kind}_{name}": value for name, value in row.items()}
     return told
 
 
@@ -358,10 +436,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
     with tempfile.TemporaryDirectory(prefix="coordinator-") as name:
         found, lost, doubled = measured(settings, Path(name))
-    names = ("leases/s", "lease p50 ms", "lease p99 ms", "sample p50 ms", "sample p99 ms")
-    print(
-        f"\n{settings.workers} workers, samples of {TOKENS} tokens\n{'':<16}" + "".join(f"{one:>16}" for one in names)
-    )
+    print(f"\n{settings.workers} workers, samples of {TOKENS} tokens, committed every {COMMIT_TOKENS}")
     best = max(found.figures, key=lambda one: one.leases)
     metrics = {
         "all_at_once": print_table("all at once", settings.turn_s, best),

@@ -19,6 +19,7 @@ from hexcloud.admission.soundness import is_sound_beginning, is_sound_sample
 from hexcloud.admission.staleness import StalenessLaw
 from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.lease import Lease, LeaseEnd, LeaseId
+from hexcloud.domain.packed import Beginning, gone_on
 from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
 
@@ -71,6 +72,8 @@ class Receipt(StrEnum):
     """It can't be trained in time any more; the sample starts again."""
     REFUSED = "refused"
     """It contradicts its lease, or no model can have made it: the lease is lost, and what was committed under it."""
+    GAP = "gap"
+    """It goes on from tokens that were never committed: the lease is renewed, and its worker must send all of them."""
 
 
 class Admission:
@@ -156,13 +159,23 @@ class Admission:
             leases.append(self._lease_next(ask, now_s, draw))
         return Granted(tuple(leases))
 
-    def renew(self, lease: Lease, committed: Response, now_s: float) -> Receipt:
-        """Renew an open lease and keep what its worker has of the response so far, from its start."""
+    def renew(self, lease: Lease, now_s: float) -> None:
+        """Let its worker go on with an open lease."""
+        self._leases.renew(lease, now_s + self.terms.lease_s)
+
+    def commit(self, lease: Lease, more: Beginning, now_s: float, start: int = 0) -> Receipt:
+        """Renew an open lease and keep what its worker has of the response so far, from its token `start` on."""
+        group = self._groups.live[lease.group]
+        # While a lease is open nothing that is parked of it goes; it began with all there was.
+        committed = gone_on(group.parked.get(lease.index, NOTHING), start, more)
+        if committed is None:
+            self.renew(lease, now_s)
+            return Receipt.GAP
         if not is_sound_beginning(committed, lease, self.terms.vocabulary, self.version):
             self._refuse(lease, is_told=True)
             return Receipt.REFUSED
-        self._leases.renew(lease, now_s + self.terms.lease_s)
-        self._groups.live[lease.group].park(lease.index, committed)
+        self.renew(lease, now_s)
+        group.park(lease.index, committed)
         return Receipt.ACCEPTED
 
     def release(self, lease: Lease) -> None:
@@ -228,7 +241,7 @@ class Admission:
         for group in tuple(self._groups.live.values()):
             if any(sample.newest_version > version for sample in group.samples.values()):
                 self._drop(group)
-            group.parked = {i: parked for i, parked in group.parked.items() if max(parked.versions) <= version}
+            group.parked = {i: parked for i, parked in group.parked.items() if parked.newest_version <= version}
         for place, group in enumerate(self._groups.live.values()):
             group.due_step = self._law.due_step(version, place * self._law.group_size)
         self._awaited = set(self._slots)
@@ -277,13 +290,13 @@ class Admission:
     def _prefix(self, group: OpenGroup, index: int) -> Response:
         """Return the parked tokens to continue; forget them when they are too old to be trained or already full."""
         parked = group.parked.get(index, NOTHING)
-        if not parked.tokens:
+        if not parked.length:
             return NOTHING
         oldest = self._law.oldest_trainable(max(group.due_step, self.next_step))
-        if min(parked.versions) < oldest or len(parked.tokens) >= self.terms.max_new_tokens:
+        if parked.oldest_version < oldest or parked.length >= self.terms.max_new_tokens:
             group.unpark(index)
             return NOTHING
-        return parked
+        return parked.opened()
 
     def _close(self, group: OpenGroup) -> None:
         """Let a complete group wait for the trainer, or replace it when it teaches nothing."""
@@ -305,12 +318,13 @@ class Admission:
                 continue
             for index in group.missing():
                 lease = self._leases.get(lease_id(group.id, index))
-                if lease is not None and min(self._versions(group, lease)) < oldest:
+                if lease is not None and self._oldest_version(group, lease) < oldest:
                     self._restart(lease, is_told=True)
 
-    def _versions(self, group: OpenGroup, lease: Lease) -> tuple[int, ...]:
-        """Return what is known of the versions of a lease's tokens: as committed, else the weights at the grant."""
-        return group.parked.get(lease.index, NOTHING).versions or (lease.version,)
+    def _oldest_version(self, group: OpenGroup, lease: Lease) -> int:
+        """Return what is known of the version of a lease's oldest token: as committed, else as at the grant."""
+        parked = group.parked.get(lease.index, NOTHING)
+        return parked.oldest_version if parked.length else lease.version
 
     def _restart(self, lease: Lease, is_told: bool = False) -> None:
         """Drop one sample that is too old; the group is young enough, so the sample starts again."""
@@ -331,7 +345,7 @@ class Admission:
     def _refuse(self, lease: Lease, is_told: bool = False) -> None:
         """End a lease whose worker is not believed, also in what it said before."""
         group = self._groups.live[lease.group]
-        if len(group.parked.get(lease.index, NOTHING).tokens) > len(lease.prefix):
+        if group.parked.get(lease.index, NOTHING).length > len(lease.prefix):
             group.unpark(lease.index)
             group.park(lease.index, lease.begun)
         self._fail(lease, is_told)

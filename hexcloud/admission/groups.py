@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hexcloud.domain.lease import GroupId, Lease, LeaseId
+from hexcloud.domain.packed import Beginning
 from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
 
@@ -43,7 +44,7 @@ class OpenGroup:
     prompt: Prompt
     due_step: int
     attempts: list[int]
-    parked: dict[int, Response] = field(default_factory=dict)
+    parked: dict[int, Beginning] = field(default_factory=dict)
     """What there is of unfinished samples, from the response's start."""
     failures: dict[int, int] = field(default_factory=dict)
     """Attempts that added nothing to what is parked, in a row."""
@@ -57,7 +58,7 @@ class OpenGroup:
 
         Responses to one prompt resemble each other in length; before the first is there, nothing is known.
         """
-        parked = len(self.parked.get(index, NOTHING).tokens)
+        parked = self.parked.get(index, NOTHING).length
         return max(parked, self.finished_tokens / len(self.samples) if self.samples else 0.0)
 
     def add(self, sample: Sample) -> None:
@@ -68,9 +69,9 @@ class OpenGroup:
         self.finished_tokens += sample.length
         self.unpark(sample.index)
 
-    def park(self, index: int, made: Response) -> None:
+    def park(self, index: int, made: Beginning) -> None:
         """Keep what there is of an unfinished sample, if it is more than before."""
-        if len(made.tokens) > len(self.parked.get(index, NOTHING).tokens):
+        if made.length > self.parked.get(index, NOTHING).length:
             self.parked[index] = made
             self.failures.pop(index, None)
 
@@ -81,7 +82,7 @@ class OpenGroup:
 
     def fail(self, lease: Lease) -> None:
         """Note that an attempt ended without a sample; forget the tokens from which several have got nowhere."""
-        parked = len(self.parked.get(lease.index, NOTHING).tokens)
+        parked = self.parked.get(lease.index, NOTHING).length
         if not parked or parked > len(lease.prefix):
             return
         self.failures[lease.index] = self.failures.get(lease.index, 0) + 1

@@ -4,7 +4,7 @@ Else it lies or its machine is broken, and what it says must reach neither the t
 """
 
 from hexcloud.domain.lease import Lease
-from hexcloud.domain.response import Response
+from hexcloud.domain.packed import Beginning
 from hexcloud.domain.sample import MAX_REWARD, Sample
 
 
@@ -22,12 +22,12 @@ def is_sound_sample(sample: Sample, lease: Lease, vocabulary: int, newest: int) 
     )
 
 
-def is_sound_beginning(made: Response, lease: Lease, vocabulary: int, newest: int) -> bool:
+def is_sound_beginning(made: Beginning, lease: Lease, vocabulary: int, newest: int) -> bool:
     """Can a worker go on from this? It may be empty where the lease began with nothing."""
     return (
         made.is_even
-        and len(made.tokens) <= lease.max_new_tokens
-        and (not made.tokens or 0 <= min(made.versions) <= max(made.versions) <= newest)
+        and made.length <= lease.max_new_tokens
+        and (not made.length or 0 <= made.oldest_version <= made.newest_version <= newest)
         and made.has_ids_below(vocabulary)
         and made.has_sound_logprobs
         and made.continues(lease.begun)

@@ -8,7 +8,10 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from hexcloud.domain.bounds import Count, Int32, Line, Measured, Number, Seconds, Slots, Text
+from hexcloud.domain.bounds import Count, Line, Measured, Number, Seconds, Slots, Text
+from hexcloud.domain.commit import LeaseRenewal as LeaseRenewal
+from hexcloud.domain.commit import Partial as Partial
+from hexcloud.domain.commit import PartialCommit as PartialCommit
 from hexcloud.domain.delta import WeightsDelta
 from hexcloud.domain.delta import WeightsManifest as WeightsManifest
 from hexcloud.domain.fleet import NodeId, RunId
@@ -183,25 +186,6 @@ class Submission(Message):
 
     node_id: NodeId
     samples: tuple[Sample, ...]
-
-
-class Partial(Message):
-    """Tokens of an unfinished sample."""
-
-    lease: LeaseId
-    attempt: Number
-    tokens: tuple[Int32, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[Int32, ...]
-
-
-class PartialCommit(Message):
-    """POST /partials: renews the leases and parks the tokens, so that another worker can go on."""
-
-    node_id: NodeId
-    partials: tuple[Partial, ...]
-    released: bool = False
-    """True when the node gives these leases back (drain, interruption notice)."""
 
 
 class LinkReport(Message):

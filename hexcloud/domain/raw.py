@@ -1,4 +1,4 @@
-"""Raw: finished samples on the wire, with their numbers as arrays. A sample of 4,096 tokens takes 48 kB and no parsing.
+"""Raw: samples and beginnings on the wire, with their numbers as arrays. 4,096 tokens take 48 kB and no parsing.
 
 A message is the length of its head (u32), its head (JSON: the message, each sample with its `length` in the place of
 its numbers), and then for one sample after another its tokens (i32), logprobs (f32) and versions (i32); little-endian.
@@ -6,40 +6,26 @@ Engines compute logprobs in f32, so nothing is lost.
 """
 
 import struct
-import sys
-from array import array
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, PrivateAttr, ValidationError
 
 from hexcloud.domain.bounds import Count, Number
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.frozen import Frozen, Message
+from hexcloud.domain.frozen import Message
 from hexcloud.domain.lease import GroupId, LeaseId
-from hexcloud.domain.messages import Batch, Submission
-from hexcloud.domain.response import LEAST_LOGPROB, MOST_LOGPROB, Response
+from hexcloud.domain.messages import Batch, Partial, PartialCommit, Submission
+from hexcloud.domain.packed import ARRAYS, WORD, PackedResponse, packed_numbers
+from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Group, Sample
 
 RAW = "application/octet-stream"
 """Content type of a raw message."""
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of a message. A sample of 4,096 tokens takes 48 kB as arrays; a node delivers a group or a few at a time."""
 _LENGTH = struct.Struct("<I")
-_ARRAYS, _WORD = 3, 4
-"""Arrays of a sample, bytes of a number."""
-_SIGN = 2**31
 _NUMBERS = ("tokens", "logprobs", "versions")
-
-
-def _top(value: float) -> int:
-    """Return sign and the larger part of the exponent of an f32."""
-    return struct.pack(">f", value)[0]
-
-
-_SOUND_TOPS = bytes([*range(_top(0.0), _top(MOST_LOGPROB)), *range(_top(-0.0), _top(LEAST_LOGPROB))])
-"""How logprobs begin that are between those two: neither infinities nor what is no number does."""
-
-
-Code = Literal["i", "f"]
 
 
 class _SampleHead(Message):
@@ -70,88 +56,94 @@ class _BatchHead(Message):
     groups: tuple[_GroupHead, ...]
 
 
-class SealedSample(Sample):
-    """A sample whose numbers stay as they came until somebody looks at each: nobody does before it is trained.
+class _PartialHead(Message):
+    lease: LeaseId
+    attempt: Number
+    start: Count
+    length: int = Field(ge=0, lt=2**31)
 
-    As objects of their own they would take ten times the memory, and most of the time that a delivery takes.
-    """
 
-    _numbers: bytes = PrivateAttr()
-    _length: int = PrivateAttr()
-    _oldest: int = PrivateAttr()
-    _newest: int = PrivateAttr()
+class _CommitHead(Message):
+    node_id: NodeId
+    released: bool
+    partials: tuple[_PartialHead, ...]
 
-    def seal(self, numbers: bytes, length: int) -> "SealedSample":
-        """Take the numbers of so many tokens."""
-        self._numbers, self._length = numbers, length
-        packed = numbers[2 * length * _WORD :]
-        versions = _array("i", packed[:_WORD] if packed == packed[:_WORD] * length else packed)
-        self._oldest, self._newest = int(min(versions)), int(max(versions))
+
+class _Sealed:
+    """What has tokens, logprobs and versions, and makes objects of them only if it is asked."""
+
+    _made: PackedResponse
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _NUMBERS:
+            return super().__getattr__(name)  # type: ignore[misc]
+        self.__dict__.update(self._made.opened()._asdict())
+        return self.__dict__[name]
+
+
+class SealedSample(_Sealed, Sample):
+    """A sample whose numbers stay as they came until somebody looks at each: nobody does before it is trained."""
+
+    _made: PackedResponse = PrivateAttr()
+
+    def seal(self, made: PackedResponse) -> "SealedSample":
+        """Take the response."""
+        self._made = made
         return self
 
     @property
     def numbers(self) -> bytes:
         """The arrays, one after another."""
-        return self._numbers
+        return self._made.numbers
 
     @property
     def length(self) -> int:
         """Tokens of the response."""
-        return self._length
+        return self._made.length
 
     @property
     def oldest_version(self) -> int:
         """The version of the oldest token."""
-        return self._oldest
+        return self._made.oldest_version
 
     @property
     def newest_version(self) -> int:
         """The version of the newest token."""
-        return self._newest
+        return self._made.newest_version
 
     def has_ids_below(self, vocabulary: int) -> bool:
         """As of Response."""
-        # All at once, as one long number, in a third of the time: what is added lifts ids that are too large to 2^31,
-        # where the sign is, and nothing is carried on from an id that had no sign.
-        ids, lift, sign = (
-            int.from_bytes(packed, "little")
-            for packed in (
-                self._numbers[: self._length * _WORD],
-                _LENGTH.pack(_SIGN - vocabulary) * self._length,
-                _LENGTH.pack(_SIGN) * self._length,
-            )
-        )
-        return not (ids | (ids + lift)) & sign
+        return self._made.has_ids_below(vocabulary)
 
     @property
     def has_sound_logprobs(self) -> bool:
         """As of Response."""
-        size = self._length * _WORD
-        return not self._numbers[size : 2 * size][_WORD - 1 :: _WORD].translate(None, _SOUND_TOPS)
+        return self._made.has_sound_logprobs
 
     def continues(self, begun: Response) -> bool:
         """As of Response."""
-        whole = self._length * _WORD
-        known = [_packed("i", begun.tokens), _packed("f", begun.logprobs), _packed("i", begun.versions)]
-        return len(known[0]) <= whole and all(
-            self._numbers[place * whole :].startswith(one) for place, one in enumerate(known)
-        )
+        return self._made.continues(begun)
 
     def opened(self) -> Sample:
         """Return it with its numbers as everybody reads them."""
-        size = self._length * _WORD
-        first, second, third = (self._numbers[begin : begin + size] for begin in (0, size, 2 * size))
         known = {name: value for name, value in self.__dict__.items() if name not in _NUMBERS}
-        return Sample.model_construct(
-            tokens=tuple(_array("i", first)), logprobs=tuple(_array("f", second)), versions=tuple(_array("i", third)),
-            **known,
-        )  # fmt: skip
+        return Sample.model_construct(**self._made.opened()._asdict(), **known)
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in _NUMBERS:
-            return super().__getattr__(name)  # type: ignore[misc]
-        self.__dict__.update({one: getattr(self.opened(), one) for one in _NUMBERS})
-        return self.__dict__[name]
+
+class SealedPartial(_Sealed, Partial):
+    """Tokens of an unfinished sample as they came: nobody looks at each unless another worker goes on from them."""
+
+    _made: PackedResponse = PrivateAttr()
+
+    def seal(self, made: PackedResponse) -> "SealedPartial":
+        """Take the tokens."""
+        self._made = made
+        return self
+
+    @property
+    def made(self) -> PackedResponse:
+        """As of Partial."""
+        return self._made
 
 
 def pack_submission(message: Submission) -> bytes:
@@ -166,6 +158,26 @@ def parse_submission(body: bytes) -> Submission:
     samples = tuple(_sealed(one, numbers) for one in head.samples)
     _end(numbers)
     return Submission.model_construct(node_id=head.node_id, samples=samples)
+
+
+def pack_commit(message: PartialCommit) -> bytes:
+    """Return a commit as bytes."""
+    heads = tuple(
+        _PartialHead.model_construct(lease=one.lease, attempt=one.attempt, start=one.start, length=len(one.tokens))
+        for one in message.partials
+    )
+    head = _CommitHead(node_id=message.node_id, released=message.released, partials=heads)
+    return b"".join(_framed(head, message.partials))
+
+
+def parse_commit(body: bytes) -> PartialCommit:
+    """Return the commit in these bytes, with sealed partials. Raises ValueError when they are none."""
+    head, numbers = _opened(body, _CommitHead)
+    partials = tuple(
+        SealedPartial.model_construct(**_known(one)).seal(numbers.take(one.length)) for one in head.partials
+    )
+    _end(numbers)
+    return PartialCommit.model_construct(node_id=head.node_id, released=head.released, partials=partials)
 
 
 def pack_batch(message: Batch) -> bytes:
@@ -213,7 +225,7 @@ def _heads(samples: Iterable[Sample]) -> tuple[_SampleHead, ...]:
     )
 
 
-def _framed(head: Frozen, samples: Iterable[Sample]) -> Iterator[bytes]:
+def _framed(head: Message, samples: Iterable[Sample | Partial]) -> Iterator[bytes]:
     told = head.model_dump_json().encode()
     yield _LENGTH.pack(len(told))
     yield told
@@ -221,12 +233,10 @@ def _framed(head: Frozen, samples: Iterable[Sample]) -> Iterator[bytes]:
         if isinstance(sample, SealedSample):
             yield sample.numbers
             continue
-        yield _packed("i", sample.tokens)
-        yield _packed("f", sample.logprobs)
-        yield _packed("i", sample.versions)
+        yield from packed_numbers(Response(sample.tokens, sample.logprobs, sample.versions))
 
 
-Head = TypeVar("Head", bound=Frozen)
+Head = TypeVar("Head", bound=Message)
 
 
 class _Numbers:
@@ -235,13 +245,13 @@ class _Numbers:
     def __init__(self, content: memoryview) -> None:
         self._left = content
 
-    def take(self, length: int) -> bytes:
+    def take(self, length: int) -> PackedResponse:
         """Return the numbers of so many tokens."""
-        size = _ARRAYS * length * _WORD
+        size = ARRAYS * length * WORD
         if len(self._left) < size:
             raise ValueError("a raw message ends before its numbers do")
         found, self._left = bytes(self._left[:size]), self._left[size:]
-        return found
+        return PackedResponse(found, length)
 
     @property
     def is_empty(self) -> bool:
@@ -269,22 +279,9 @@ def _end(numbers: _Numbers) -> None:
 
 def _sealed(head: _SampleHead, numbers: _Numbers) -> SealedSample:
     """Return a sample whose lengths agree by themselves; what its numbers are worth is for others to say."""
-    known: dict[str, Any] = {name: value for name, value in head if name != "length"}
-    sample = SealedSample.model_construct(**known)
-    return sample.seal(numbers.take(head.length), head.length)
+    return SealedSample.model_construct(**_known(head)).seal(numbers.take(head.length))
 
 
-def _packed(code: Code, values: Iterable[float]) -> bytes:
-    return _little(array(code, values)).tobytes()
-
-
-def _array(code: Code, packed: bytes) -> "array[Any]":
-    found: array[Any] = array(code)
-    found.frombytes(packed)
-    return _little(found)
-
-
-def _little(values: "array[Any]") -> "array[Any]":
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
+def _known(head: _SampleHead | _PartialHead) -> dict[str, Any]:
+    """Return what a head says beside the numbers."""
+    return {name: value for name, value in head if name != "length"}

@@ -16,6 +16,25 @@ class Response(NamedTuple):
     versions: tuple[int, ...] = ()
 
     @property
+    def length(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens)
+
+    @property
+    def oldest_version(self) -> int:
+        """The version of the oldest token; 0 where there is none."""
+        return min(self.versions, default=0)
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the newest token; 0 where there is none."""
+        return max(self.versions, default=0)
+
+    def opened(self) -> "Response":
+        """Return it as it is (PackedResponse is not)."""
+        return self
+
+    @property
     def is_even(self) -> bool:
         """Are all three equally long?"""
         return len(self.tokens) == len(self.logprobs) == len(self.versions)

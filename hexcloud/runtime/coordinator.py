@@ -26,9 +26,9 @@ from hexcloud.domain.messages import (
     Evaluation,
     Heartbeat,
     LeaseGrant,
+    LeaseRenewal,
     LeaseRequest,
     LinkReport,
-    NodeView,
     Notice,
     Orders,
     PartialCommit,
@@ -42,13 +42,12 @@ from hexcloud.domain.messages import (
     WeightsWays,
 )
 from hexcloud.domain.plan import Role
-from hexcloud.domain.response import Response
 from hexcloud.runtime.coordinator_access import AccessList
 from hexcloud.runtime.coordinator_care import WorkerCare
 from hexcloud.runtime.coordinator_gang import TrainerGang
 from hexcloud.runtime.coordinator_metrics import RunMetrics
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
-from hexcloud.runtime.coordinator_publish import Publisher
+from hexcloud.runtime.coordinator_publish import ConflictError, Publisher
 from hexcloud.runtime.coordinator_start import BEGINNING, PromptSource, Start, terms_of
 from hexcloud.runtime.coordinator_weights import PublishedWeights
 
@@ -174,22 +173,30 @@ class Coordinator:
         if self._admission.has_batch:
             self._news.set()
 
+    def keep(self, message: LeaseRenewal) -> None:
+        """Renew leases. Raises UnknownNodeError."""
+        node = self._heard(message.node_id)
+        for lease_id, attempt in message.leases:
+            if (lease := self._admission.leases.held(lease_id, attempt, node.id)) is not None:
+                self._admission.renew(lease, self._clock())
+
     def commit(self, message: PartialCommit) -> None:
-        """Renew leases and park their tokens; take back those that are released. Raises UnknownNodeError."""
+        """Renew leases, park tokens, take back what is released. Raises UnknownNodeError, and ConflictError at last."""
         node, new_tokens, receipts = self._heard(message.node_id), 0, Counter[Receipt]()
-        for partial in message.partials:
-            lease = self._admission.leases.held(partial.lease, partial.attempt, message.node_id)
+        for part in message.partials:
+            lease = self._admission.leases.held(part.lease, part.attempt, message.node_id)
             if lease is None:
                 continue
-            made = Response(partial.tokens, partial.logprobs, partial.versions)
-            receipt = self._admission.renew(lease, made, self._clock())
+            receipt = self._admission.commit(lease, part.made, self._clock(), part.start)
             receipts[receipt] += 1
             if receipt is Receipt.ACCEPTED:
-                new_tokens += len(made.tokens) - len(lease.prefix)
+                new_tokens += part.start + part.made.length - len(lease.prefix)
                 if message.released:
                     self._admission.release(lease)
         self._care.hear(node, receipts, new_tokens, message.released and not self.is_over)
         self._note_work()
+        if receipts[Receipt.GAP]:
+            raise ConflictError(f"of {receipts[Receipt.GAP]} samples the tokens before are not known")
 
     def link(self, report: LinkReport) -> None:
         """Keep a measured link. Raises UnknownNodeError."""
@@ -339,13 +346,9 @@ class Coordinator:
             sent_bytes=dict(self.sent_bytes),
             stored_bytes=dict(self.weights.copies.sent_bytes),
             stores_trouble=dict(self.weights.copies.trouble),
-            nodes=tuple(view for node in self._nodes if (view := self._node_view(node, now_s)) is not None),
+            nodes=self._care.views(self._held, now_s),
             links=self._nodes.links,
         )
-
-    def _node_view(self, node: KnownNode, now_s: float) -> NodeView | None:
-        held = self._held(node)
-        return self._care.alone(node, lambda: self._nodes.view(node, held, now_s))
 
     def _held(self, node: KnownNode) -> int:
         return self._admission.leases.count(node.id) + self.gang.holds(node.id)
@@ -377,23 +380,21 @@ class Coordinator:
             self._admission.join(node.id, node.slots)
 
     def _orders(self, node: KnownNode, abort: tuple[str, ...]) -> Orders:
-        # The trainer's nodes outlive the last step: they still write the output.
-        must_stop = self.is_over if node.role is Role.ROLLOUT else self.is_done
         return Orders(
             epoch=self.epoch,
             latest=self.weights.latest,
             run_until_s=self.run_until_s,
             drain=node.is_draining,
-            stop=must_stop,
+            # The trainer's nodes outlive the last step: they still write the output.
+            stop=self.is_over if node.role is Role.ROLLOUT else self.is_done,
             abort=abort,
             probe=self._nodes.probes(node, self._clock()),
             world=self.gang.world if node.role is Role.TRAINER else None,
         )
 
     def _draw(self) -> Prompt:
-        prompt = Prompt(*self._task.prompt(self.spec.seed, self._cursor))
         self._cursor += 1
-        return prompt
+        return Prompt(*self._task.prompt(self.spec.seed, self._cursor - 1))
 
     def _note_work(self) -> None:
         self._metrics.overlap.note(self._clock(), self._admission.is_training, len(self._admission.leases) > 0)

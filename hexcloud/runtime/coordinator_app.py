@@ -1,7 +1,7 @@
 """The coordinator's door: HTTP routes of domain/messages.py over a Coordinator, and the socket they listen on.
 
 Bodies are validated once, straight from bytes, and answers are dumped once: /leases and /samples are called hundreds of
-times per second. Samples and batches may travel with their numbers as arrays (domain/raw.py).
+times per second. Samples, commits and batches may travel with their numbers as arrays (domain/raw.py).
 
 401 is a token nobody knows (any more), 403 another's business, 409 a contradiction, 422 a malformed
 body, 503 a node that must register first.
@@ -23,6 +23,7 @@ from hexcloud.domain.messages import (
     Evaluation,
     Heartbeat,
     Heeded,
+    LeaseRenewal,
     LeaseRequest,
     LinkReport,
     PartialCommit,
@@ -38,7 +39,7 @@ from hexcloud.domain.messages import (
     Submission,
 )
 from hexcloud.domain.pointer import sign_pointer
-from hexcloud.domain.raw import RAW, opened, pack_batch, parse_submission
+from hexcloud.domain.raw import RAW, opened, pack_batch, parse_commit, parse_submission
 from hexcloud.runtime.coordinator import Coordinator, UnknownNodeError
 from hexcloud.runtime.coordinator_access import Caller
 from hexcloud.runtime.coordinator_door import HERE, Door, listen, local_host
@@ -61,6 +62,7 @@ NodeMessage = TypeVar(
     Register,
     Heartbeat,
     LeaseRequest,
+    LeaseRenewal,
     Submission,
     PartialCommit,
     LinkReport,
@@ -98,6 +100,11 @@ class Routes:
         """POST /leases."""
         return answer(self._coordinator.lease(await self._from_node(request, LeaseRequest)))
 
+    async def leases_renew(self, request: Request) -> Response:
+        """POST /leases/renew."""
+        self._coordinator.keep(await self._from_node(request, LeaseRenewal))
+        return Response(status_code=DONE)
+
     async def samples(self, request: Request) -> Response:
         """POST /samples."""
         self._coordinator.submit(await self._from_node(request, Submission, parse_submission))
@@ -105,7 +112,7 @@ class Routes:
 
     async def partials(self, request: Request) -> Response:
         """POST /partials."""
-        self._coordinator.commit(await self._from_node(request, PartialCommit))
+        self._coordinator.commit(await self._from_node(request, PartialCommit, parse_commit))
         return Response(status_code=DONE)
 
     async def links(self, request: Request) -> Response:
@@ -278,6 +285,7 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/register", routes.register),
         ("/heartbeat", routes.heartbeat),
         ("/leases", routes.leases),
+        ("/leases/renew", routes.leases_renew),
         ("/samples", routes.samples),
         ("/partials", routes.partials),
         ("/links", routes.links),
@@ -293,9 +301,8 @@ def create_app(coordinator: Coordinator) -> FastAPI:
         ("/control/stop", routes.stop),
     ):
         app.add_route(path, endpoint, methods=["POST"])
-    app.add_exception_handler(RefusalError, _refuse)
-    app.add_exception_handler(UnknownNodeError, _refuse)
-    app.add_exception_handler(ConflictError, _refuse)
+    for error in (RefusalError, UnknownNodeError, ConflictError):
+        app.add_exception_handler(error, _refuse)
     return app
 
 

@@ -7,12 +7,14 @@ view names such a worker, so that whoever rents it replaces it.
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
 from hexcloud.admission.admission import Admission, Receipt
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.messages import NodeView
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator_nodes import KnownNode, NodeTable
 
@@ -74,6 +76,11 @@ class WorkerCare:
                 self._give_up(node, f"what it said of itself cannot be worked with: {error!r}"[:MAX_TROUBLE])
             node.forget_words()
             return None
+
+    def views(self, held: Callable[[KnownNode], int], now_s: float) -> tuple[NodeView, ...]:
+        """Return what can be told of every node; `held`: leases of one."""
+        views = (self.alone(node, partial(self._nodes.view, node, held(node), now_s)) for node in self._nodes)
+        return tuple(view for view in views if view is not None)
 
     def rate(self, node: KnownNode) -> float:
         """Return a worker's recent tokens per second; 0 where they cannot be told."""

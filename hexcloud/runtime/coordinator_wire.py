@@ -14,9 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.frozen import Frozen
-
-MAX_BODY = 64 * 1024 * 1024
-"""Bytes. A sample of 4,096 tokens takes 48 kB as arrays; a node delivers a group or a few at a time."""
+from hexcloud.domain.raw import MAX_BODY as MAX_BODY
 
 Message = TypeVar("Message", bound=Frozen)
 

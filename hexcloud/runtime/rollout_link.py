@@ -20,6 +20,7 @@ from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.messages import (
     Heartbeat,
     LeaseGrant,
+    LeaseRenewal,
     LeaseRequest,
     LinkReport,
     Orders,
@@ -33,7 +34,7 @@ from hexcloud.domain.messages import (
     WeightsManifest,
     WeightsWays,
 )
-from hexcloud.domain.raw import RAW, pack_submission
+from hexcloud.domain.raw import MAX_BODY, RAW, pack_commit, pack_submission
 from hexcloud.domain.trust import COORDINATOR_NAME, require_private, trusted_by
 from hexcloud.runtime.probe import PINGS, LinkMeasure
 
@@ -111,8 +112,12 @@ class CoordinatorLink:
         await self._call("POST", "/samples", pack_submission(message))
 
     async def commit(self, message: PartialCommit) -> None:
-        """Renew leases and park tokens, or give leases back."""
-        await self._call("POST", "/partials", message)
+        """Renew leases and park tokens, or give leases back. Refused too when tokens before them are not known."""
+        await self._call("POST", "/partials", pack_commit(message))
+
+    async def renew(self, message: LeaseRenewal) -> None:
+        """Renew leases."""
+        await self._call("POST", "/leases/renew", message)
 
     async def report_link(self, message: LinkReport) -> None:
         """Report a measured link."""
@@ -185,7 +190,10 @@ class CoordinatorLink:
             raise self._lost(error) from error
 
     async def _call(self, method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
-        content = message.model_dump_json() if isinstance(message, Frozen) else message
+        content = message.model_dump_json().encode() if isinstance(message, Frozen) else message
+        if content is not None and len(content) > MAX_BODY:
+            # The coordinator would not read it to its end: its answer can be lost with the line, as if it were gone.
+            raise RefusedError(f"{method} {path}: {HTTPStatus.REQUEST_ENTITY_TOO_LARGE}, {len(content)} bytes")
         try:
             response = await self._client.request(
                 method,

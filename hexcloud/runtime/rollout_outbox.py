@@ -21,7 +21,7 @@ RETRY_S = 0.5
 MAX_PER_CALL = 256
 """Samples in one call."""
 MAX_TOKENS_PER_CALL = 1_000_000
-"""12 MB as arrays: well under what the coordinator reads of one message."""
+"""12 MB as arrays, prompts somewhat less: well under what the coordinator reads of one message."""
 
 Made = TypeVar("Made", Sample, Partial)
 
@@ -94,5 +94,10 @@ class Outbox:
 
 def fitting(made: list[Made], max_tokens: int = MAX_TOKENS_PER_CALL) -> tuple[Made, ...]:
     """Return the first of them, as many as fit into one call: at least one of any."""
-    tokens = tuple(accumulate(len(one.tokens) for one in made[:MAX_PER_CALL]))
+    tokens = tuple(accumulate(map(_tokens, made[:MAX_PER_CALL])))
     return tuple(made[: max(1, bisect_right(tokens, max_tokens))])
+
+
+def _tokens(made: Sample | Partial) -> int:
+    """Return how many tokens travel with it: a finished sample has its prompt with it."""
+    return len(made.tokens) + (len(made.prompt_ids) if isinstance(made, Sample) else 0)

@@ -1,12 +1,15 @@
 """What becomes of a lease on a rollout node: a request to the engine, then a sample or a partial. Pure."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
 from hexcloud.domain.lease import Lease
 from hexcloud.domain.messages import Partial
 from hexcloud.domain.response import Response
 from hexcloud.domain.sample import Sample
+
+One = TypeVar("One")
 
 
 def request_id(lease: Lease) -> str:
@@ -78,18 +81,22 @@ def is_usable(generation: Generation) -> bool:
     return Response(generation.tokens, generation.logprobs, generation.versions).has_sound_logprobs
 
 
-def partial(lease: Lease, generation: Generation | None = None) -> Partial:
-    """Return all tokens there are of an unfinished sample: those it came with, and those of an aborted generation."""
+def partial(lease: Lease, generation: Generation | None = None, start: int = 0) -> Partial:
+    """Return the tokens there are of an unfinished sample, from its `start` on.
+
+    They are those it came with or that were committed, and those of an aborted generation.
+    """
     return Partial(
         lease=lease.id,
         attempt=lease.attempt,
-        tokens=lease.prefix + (generation.tokens if generation else ()),
-        logprobs=lease.prefix_logprobs + (generation.logprobs if generation else ()),
-        versions=lease.prefix_versions + (generation.versions if generation else ()),
+        start=start,
+        tokens=(lease.prefix + (generation.tokens if generation else ()))[start:],
+        logprobs=(lease.prefix_logprobs + (generation.logprobs if generation else ()))[start:],
+        versions=(lease.prefix_versions + (generation.versions if generation else ()))[start:],
     )
 
 
-def chunks(leases: tuple[Lease, ...], size: int) -> Iterator[tuple[Lease, ...]]:
-    """Split leases, in order, into batches of at most `size`."""
-    for start in range(0, len(leases), size):
-        yield leases[start : start + size]
+def chunks(some: tuple[One, ...], size: int) -> Iterator[tuple[One, ...]]:
+    """Split leases, or what names them, in order into batches of at most `size`."""
+    for start in range(0, len(some), size):
+        yield some[start : start + size]

@@ -13,15 +13,16 @@ from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError
 from hexcloud.domain.generation import FinishKind, Generation
 from hexcloud.domain.lease import Lease, LeaseId
-from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRequest, Notice, Partial, PartialCommit
+from hexcloud.domain.messages import Heartbeat, LeaseGrant, LeaseRenewal, LeaseRequest, Notice, Partial
 from hexcloud.domain.sample import Sample
 from hexcloud.runtime.open_task import open_task
 from hexcloud.runtime.rewards import Scorer
 from hexcloud.runtime.rollout_bench import Bench, Key, key
+from hexcloud.runtime.rollout_commit import Commits
 from hexcloud.runtime.rollout_engine import EngineKeeper
 from hexcloud.runtime.rollout_follow import WeightFollower, identity
 from hexcloud.runtime.rollout_link import CALL_FAILED, CoordinatorLink
-from hexcloud.runtime.rollout_outbox import Outbox
+from hexcloud.runtime.rollout_outbox import MAX_PER_CALL, Outbox
 from hexcloud.runtime.rollout_work import chunks, grown, is_usable, is_whole, partial, request, request_id, sample
 
 RETRY_S = 0.5
@@ -142,6 +143,7 @@ class LeaseWorker:
 
     async def _generate(self, leases: tuple[Lease, ...]) -> None:
         """Generate a batch, part by part; what is finished leaves at once."""
+        commits = Commits(self._spec.node_id, self._link, leases)
         while leases:
             generations: tuple[Generation | None, ...] = ()
             try:
@@ -155,8 +157,7 @@ class LeaseWorker:
             self._bench.begin(going)
             self._changed.set()
             leases = going
-            if leases:
-                await self._commit(leases)
+            await commits.send(leases)
 
     async def _heal(self) -> None:
         """Mend the engine after failed batches. Raises EngineDeadError."""
@@ -203,21 +204,18 @@ class LeaseWorker:
         self._outbox.add(samples, partials)
         return tuple(going)
 
-    async def _commit(self, leases: tuple[Lease, ...]) -> None:
-        """Renew leases with the tokens there are: whoever goes on if this machine is lost goes on from there."""
-        partials = tuple(partial(lease) for lease in leases)
-        try:
-            await self._link.commit(PartialCommit(node_id=self._spec.node_id, partials=partials))
-        except CALL_FAILED as error:
-            log.warning("not_renewed", samples=len(partials), reason=str(error))
-
     async def _renew(self) -> None:
         """Renew, every RENEW_S, the leases that were running at the round before already."""
-        before: set[tuple[LeaseId, int]] = set()
+        before: set[Key] = set()
         while True:
             await asyncio.sleep(RENEW_S)
-            running = self._bench.leases()
-            old = tuple(lease for lease in running if key(lease) in before)
-            before = {key(lease) for lease in running}
-            if old:
-                await self._commit(old)
+            running = tuple(map(key, self._bench.leases()))
+            for some in chunks(tuple(one for one in running if one in before), MAX_PER_CALL):
+                await self._renew_some(some)
+            before = set(running)
+
+    async def _renew_some(self, leases: tuple[Key, ...]) -> None:
+        try:
+            await self._link.renew(LeaseRenewal(node_id=self._spec.node_id, leases=leases))
+        except CALL_FAILED as error:
+            log.warning("not_renewed", samples=len(leases), reason=str(error))

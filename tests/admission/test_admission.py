@@ -81,15 +81,49 @@ def test_a_sample_sent_twice_counts_once() -> None:
 def test_a_partial_commit_renews_the_lease() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=8.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=8.0)
     assert not desk.admission.expire(17.0)
     assert desk.admission.expire(18.0).total() == 1
+
+
+def test_a_renewal_keeps_what_was_committed() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.renew(lease, now_s=8.0)
+    assert not desk.admission.expire(17.0)
+    assert desk.admission.expire(18.0).total() == 1
+    assert desk.leases("b", 1)[0].prefix == (7,)
+
+
+def test_what_goes_on_from_tokens_that_never_came_is_asked_for_again() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    more = Response((8,), (-0.2,), (0,))
+    assert desk.admission.commit(lease, more, now_s=8.0, start=1) is Receipt.GAP
+    assert not desk.admission.expire(17.0), "its worker is there all the same"
+    assert desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=8.0) is Receipt.ACCEPTED
+    assert desk.admission.commit(lease, more, now_s=8.0, start=1) is Receipt.ACCEPTED
+    desk.admission.release(lease)
+    (again,) = desk.leases("b", 1)
+    assert again.begun == Response((7, 8), (-0.1, -0.2), (0, 0))
+
+
+def test_what_goes_on_is_believed_only_as_a_whole() -> None:
+    desk = Desk(terms())
+    (lease,) = desk.leases("a", 1)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    too_much = Response((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW)
+    assert desk.admission.commit(lease, too_much, now_s=0.0, start=1) is Receipt.REFUSED
+    desk.admission.join("b", 1)
+    (begun,) = desk.leases("b", 1)
+    assert begun.prefix == ()
 
 
 def test_a_preempted_workers_tokens_are_continued_by_another() -> None:
     desk = Desk(terms())
     lease, _ = desk.leases("a", 2)
-    desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
+    desk.admission.commit(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
     desk.admission.leave("a")
     again, other = desk.leases("b", 2)
     assert (again.id, again.attempt) == (lease.id, 1)
@@ -113,8 +147,8 @@ def test_a_commit_that_is_not_believed_ends_its_lease_and_what_it_committed_befo
 ) -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    assert desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0) is Receipt.ACCEPTED
-    assert desk.admission.renew(lease, committed, now_s=0.0) is Receipt.REFUSED
+    assert desk.admission.commit(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0) is Receipt.ACCEPTED
+    assert desk.admission.commit(lease, committed, now_s=0.0) is Receipt.REFUSED
     assert desk.admission.hear("a", 0, ()) == (lease.id,)
     (again,) = desk.leases("b", 1)
     assert (again.id, again.attempt, again.prefix) == (lease.id, 1, ())
@@ -123,10 +157,10 @@ def test_a_commit_that_is_not_believed_ends_its_lease_and_what_it_committed_befo
 def test_a_sample_that_is_not_believed_leaves_what_others_had_begun() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     (again,) = desk.leases("liar", 1)
-    desk.admission.renew(again, Response((7, 9), (-0.1, -0.1), (0, 0)), now_s=0.0)
+    desk.admission.commit(again, Response((7, 9), (-0.1, -0.1), (0, 0)), now_s=0.0)
     assert desk.admission.submit("liar", sample_of(again, reward=1e200)) is Receipt.REFUSED
     assert desk.leases("b", 1)[0].prefix == (7,)
 
@@ -134,7 +168,7 @@ def test_a_sample_that_is_not_believed_leaves_what_others_had_begun() -> None:
 def test_tokens_that_fill_the_response_start_again() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW), now_s=0.0)
+    desk.admission.commit(lease, Response((7,) * MAX_NEW, (-0.1,) * MAX_NEW, (0,) * MAX_NEW), now_s=0.0)
     desk.admission.release(lease)
     (again,) = desk.leases("b", 1)
     assert (again.id, again.attempt, again.prefix) == (lease.id, 1, ())
@@ -143,12 +177,12 @@ def test_tokens_that_fill_the_response_start_again() -> None:
 def test_a_beginning_from_which_two_attempts_got_nowhere_is_forgotten() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     for worker in ("b", "c"):
         (again,) = desk.leases(worker, 1)
         assert again.prefix == (7,)
-        desk.admission.renew(again, again.begun, now_s=0.0)
+        desk.admission.commit(again, again.begun, now_s=0.0)
         desk.admission.release(again)
     assert desk.leases("d", 1)[0].prefix == ()
 
@@ -156,7 +190,7 @@ def test_a_beginning_from_which_two_attempts_got_nowhere_is_forgotten() -> None:
 def test_a_beginning_outlives_attempts_that_add_to_it_and_machines_that_are_lost() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     for attempt in range(3):
         (lost,) = desk.leases(f"lost {attempt}", 1)
@@ -164,7 +198,7 @@ def test_a_beginning_outlives_attempts_that_add_to_it_and_machines_that_are_lost
     (idle,) = desk.leases("idle", 1)
     desk.admission.release(idle)
     (busy,) = desk.leases("busy", 1)
-    desk.admission.renew(busy, Response((7, 8), (-0.1, -0.1), (0, 0)), now_s=0.0)
+    desk.admission.commit(busy, Response((7, 8), (-0.1, -0.1), (0, 0)), now_s=0.0)
     desk.admission.release(busy)
     (idle,) = desk.leases("idle", 1)
     desk.admission.release(idle)
@@ -174,8 +208,8 @@ def test_a_beginning_outlives_attempts_that_add_to_it_and_machines_that_are_lost
 def test_an_older_commit_that_arrives_late_does_not_shorten_the_parked_tokens() -> None:
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7, 8), (-0.1, -0.2), (0, 0)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     assert desk.leases("b", 1)[0].prefix == (7, 8)
 
@@ -183,7 +217,7 @@ def test_an_older_commit_that_arrives_late_does_not_shorten_the_parked_tokens() 
 def test_a_parked_prefix_too_old_to_be_trained_is_forgotten_and_the_sample_starts_again() -> None:
     desk = Desk(terms(steps=1, size=2, eta=1))
     lease, other = desk.leases("a", 2)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     desk.admission.release(other)
     late = desk.leases("late", 2)
@@ -204,7 +238,7 @@ def test_tokens_parked_when_they_were_young_are_forgotten_once_they_are_too_old(
     desk.admission.take()
     desk.admission.publish(1)
     quick = desk.leases("quick", 2)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
+    desk.admission.commit(lease, Response((7,), (-0.1,), (0,)), now_s=0.0)
     desk.admission.release(lease)
     desk.submit(*quick)
     desk.admission.take()
@@ -232,7 +266,7 @@ def test_a_sample_that_comes_too_late_starts_again_in_its_group() -> None:
     (lease,) = desk.leases("a", 1)
     desk.step()
     (young,) = desk.leases("b", 1)
-    desk.admission.renew(lease, Response((7,), (-0.1,), (1,)), now_s=0.0)  # known to be of version 1 so far
+    desk.admission.commit(lease, Response((7,), (-0.1,), (1,)), now_s=0.0)  # known to be of version 1 so far
     desk.submit(young)
     assert desk.admission.take()
     assert desk.admission.submit("a", sample_of(lease, versions=(0,))) is Receipt.TOO_OLD

@@ -133,11 +133,20 @@ class World:
         for key in self._some(worker):
             lease = self.admission.leases.held(*key, worker.name)
             if lease is not None:
-                self.admission.renew(lease, worker.made[key], self.now_s)
+                self._commit_from(lease, worker.made[key], 0 if is_released else self.rng.randint(0, MAX_NEW))
                 if is_released:
                     self.admission.release(lease)
             if is_released:
                 del worker.held[key]
+
+    def _commit_from(self, lease: Lease, made: Response, start: int) -> None:
+        """A worker commits what it has made from some token on, which is of use only if those before are there."""
+        parked = self.admission._groups.live[lease.group].parked.get(lease.index, Response())
+        more = Response(made.tokens[start:], made.logprobs[start:], made.versions[start:])
+        receipt = self.admission.commit(lease, more, self.now_s, start)
+        assert receipt is (Receipt.ACCEPTED if start <= parked.length else Receipt.GAP)
+        now = self.admission._groups.live[lease.group].parked.get(lease.index, Response())
+        assert now == (made if receipt is Receipt.ACCEPTED and made.length > parked.length else parked)
 
     def submit(self) -> None:
         if self.workers:
@@ -174,7 +183,7 @@ class World:
                 assert receipt is (Receipt.REFUSED if is_open else Receipt.LATE)
             elif is_open:
                 told = Response(spoilt.tokens, spoilt.logprobs, spoilt.versions)
-                assert self.admission.renew(lease, told, self.now_s) is Receipt.REFUSED
+                assert self.admission.commit(lease, told, self.now_s) is Receipt.REFUSED
 
     def _lie(self, lease: Lease) -> dict[str, object]:
         lies = list(LIES)

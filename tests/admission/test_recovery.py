@@ -91,6 +91,6 @@ def test_recovery_forgets_parked_tokens_of_abandoned_versions() -> None:
     desk = Desk(terms(steps=1, size=2, eta=3))
     lease, _ = desk.leases("a", 2)
     desk.step()
-    desk.admission.renew(lease, Response((7, 8), (-0.1, -0.1), (0, 1)), now_s=0.0)
+    desk.admission.commit(lease, Response((7, 8), (-0.1, -0.1), (0, 1)), now_s=0.0)
     desk.recover(version=0)
     assert desk.leases("a", 1)[0].prefix == ()

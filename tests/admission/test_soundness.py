@@ -32,7 +32,7 @@ def case() -> Case:
     """A lease that goes on from what another worker has begun."""
     desk = Desk(terms())
     (lease,) = desk.leases("a", 1)
-    desk.admission.renew(lease, BEGUN, now_s=0.0)
+    desk.admission.commit(lease, BEGUN, now_s=0.0)
     desk.admission.release(lease)
     (lease,) = desk.leases("b", 1)
     return Case(lease, sample_of(lease, versions=(0, 1)))

@@ -6,8 +6,17 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.lease import GroupId, LeaseId
-from hexcloud.domain.messages import Batch, Submission
-from hexcloud.domain.raw import SealedSample, opened, pack_batch, pack_submission, parse_batch, parse_submission
+from hexcloud.domain.messages import Batch, Partial, PartialCommit, Submission
+from hexcloud.domain.raw import (
+    SealedSample,
+    opened,
+    pack_batch,
+    pack_commit,
+    pack_submission,
+    parse_batch,
+    parse_commit,
+    parse_submission,
+)
 from hexcloud.domain.response import LEAST_LOGPROB, MOST_LOGPROB, Response
 from hexcloud.domain.sample import Group, Sample
 from hexcloud.domain.world import World
@@ -47,6 +56,30 @@ def test_a_submission_arrives_as_it_was_sent(made: list[Sample], node: str) -> N
     assert [(one.tokens, one.logprobs, one.versions) for one in found.samples] == [
         (one.tokens, one.logprobs, one.versions) for one in made
     ]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(samples(), st.integers(0, 9), st.integers(0, 8)), max_size=4), st.booleans())
+def test_a_commit_arrives_as_it_was_sent(made: list[tuple[Sample, int, int]], released: bool) -> None:
+    partials = tuple(
+        Partial(
+            lease=one.lease,
+            attempt=one.attempt,
+            start=start,
+            tokens=one.tokens[:cut],
+            logprobs=one.logprobs[:cut],
+            versions=one.versions[:cut],
+        )
+        for one, start, cut in made
+    )
+    message = PartialCommit(node_id=NodeId("n"), partials=partials, released=released)
+    found = parse_commit(pack_commit(message))
+    assert (found.node_id, found.released) == ("n", released)
+    assert [one.made.opened() for one in found.partials] == [one.made for one in partials]
+    assert [(one.lease, one.attempt, one.start, one.tokens, one.logprobs, one.versions) for one in found.partials] == [
+        (one.lease, one.attempt, one.start, one.tokens, one.logprobs, one.versions) for one in partials
+    ]
+    assert pack_commit(found) == pack_commit(message)
 
 
 @settings(deadline=None)

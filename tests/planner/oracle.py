@@ -22,7 +22,7 @@ from hexcloud.planner.problem import Problem
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
 Makers = tuple[MakeOffer, MakeMarket, Workload]
-EXAMPLES = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+EXAMPLES = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 FEWER = settings(EXAMPLES, max_examples=50)
 
 PLACES = (("us-one", "a"), ("us-one", "b"), ("us-two", "a"), ("eu-one", "a"))

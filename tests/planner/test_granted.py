@@ -14,6 +14,7 @@ from hexcloud.domain.workload import Workload
 from hexcloud.planner.entry import ALMOST_FREE
 from hexcloud.planner.explain import WhyNotKind, why_not
 from hexcloud.planner.plan import make_plan
+from tests.planner.oracle import FEWER
 
 MakeOffer = Callable[..., Offer]
 MakeMarket = Callable[..., Market]
@@ -74,7 +75,7 @@ PRICES = st.lists(st.floats(0.5, 30.0), min_size=len(KINDS), max_size=len(KINDS)
     eta=st.sampled_from([4, 1]),
     spot_trainer=st.booleans(),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(FEWER, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_price_that_is_told_brings_the_offer_in_and_where_none_is_told_next_to_nothing_does_not(
     make_offer: MakeOffer,
     make_market: MakeMarket,

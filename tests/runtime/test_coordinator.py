@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.lease import LeaseId
 from hexcloud.domain.messages import (
     INTERRUPTION,
     REBALANCE,
@@ -15,6 +16,7 @@ from hexcloud.domain.messages import (
     Evaluation,
     Heartbeat,
     LeaseGrant,
+    LeaseRenewal,
     Notice,
     Partial,
     PartialCommit,
@@ -205,6 +207,33 @@ def test_a_released_partial_is_continued_by_another_worker(desk: Desk) -> None:
     desk.register(B)
     (again,) = desk.ask(1, node_id=B).leases
     assert (again.id, again.attempt, again.prefix, again.prefix_logprobs) == (lease.id, 1, (7,), (-0.5,))
+
+
+def test_a_renewed_lease_outlives_its_deadline_with_what_was_committed(desk: Desk) -> None:
+    first, second = desk.ask(2).leases
+    partial = Partial(lease=first.id, attempt=0, tokens=(7,), logprobs=(-0.5,), versions=(0,))
+    desk.coordinator.commit(PartialCommit(node_id=A, partials=(partial,)))
+    desk.coordinator.renew(Renewal(run_until_s=desk.now_s + 1e6))
+    desk.now_s += 50.0
+    # An attempt that is not its own, and a lease that nobody has, are none of its business.
+    told = ((first.id, 0), (second.id, 1), (LeaseId("99.0"), 0))
+    desk.coordinator.keep(LeaseRenewal(node_id=A, leases=told))
+    desk.now_s += 20.0
+    desk.beat()
+    desk.coordinator.tick()
+    assert desk.beat(held=(first, second)).abort == (second.id,)
+    desk.coordinator.commit(PartialCommit(node_id=A, partials=(partial,), released=True))
+    assert desk.ask(2).leases[0].prefix == (7,)
+
+
+def test_a_commit_over_a_gap_is_told_so_and_the_others_of_the_call_are_taken(desk: Desk) -> None:
+    first, second = desk.ask(2).leases
+    part = Partial(lease=first.id, attempt=0, start=1, tokens=(7,), logprobs=(-0.5,), versions=(0,))
+    other = Partial(lease=second.id, attempt=0, tokens=(8,), logprobs=(-0.5,), versions=(0,))
+    with pytest.raises(ConflictError, match="of 1 samples"):
+        desk.coordinator.commit(PartialCommit(node_id=A, partials=(part, other)))
+    parked = desk.coordinator._admission._groups.live[first.group].parked
+    assert {index: one.opened().tokens for index, one in parked.items()} == {second.index: (8,)}
 
 
 def test_a_commit_for_another_workers_lease_changes_nothing(desk: Desk) -> None:

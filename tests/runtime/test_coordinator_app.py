@@ -120,6 +120,7 @@ ROUTES = [
             "/register",
             "/heartbeat",
             "/leases",
+            "/leases/renew",
             "/samples",
             "/partials",
             "/links",

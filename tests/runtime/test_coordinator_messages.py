@@ -50,7 +50,8 @@ CALLS: tuple[Call, ...] = (
     ("/heartbeat", BEAT),
     ("/leases", {"node_id": A, "epoch": 0, "version": 0, "want": 2}),
     ("/samples", {"node_id": A, "samples": [SAMPLE | TOKENS]}),
-    ("/partials", {"node_id": A, "partials": [{"lease": "0.1", "attempt": 0} | TOKENS], "released": False}),
+    ("/partials", {"node_id": A, "partials": [{"lease": "0.1", "attempt": 0, "start": 0} | TOKENS], "released": False}),
+    ("/leases/renew", {"node_id": A, "leases": [["0.0", 0]]}),
     ("/links", {"node_id": A, "target": f"{HEAD}:1", "gb_per_s": 1.0, "latency_ms": 1.0}),
     ("/places/trouble", {"node_id": A, "sha256": "0" * 64, "reason": "HTTP 404"}),
 )

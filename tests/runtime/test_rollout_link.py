@@ -7,9 +7,11 @@ import pytest
 
 from hexcloud.adapters.certificates import RunAuthority, server_context
 from hexcloud.domain.fleet import NodeId, RunId
-from hexcloud.domain.messages import Admit, Heartbeat, PartialCommit, Register, WeightsManifest
+from hexcloud.domain.lease import LeaseId
+from hexcloud.domain.messages import Admit, Heartbeat, Partial, PartialCommit, Register, WeightsManifest
 from hexcloud.domain.plan import Role
 from hexcloud.domain.pointer import sign_pointer
+from hexcloud.runtime import rollout_link
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.coordinator_door import Door
@@ -59,6 +61,23 @@ def test_words_about_another_node_are_refused_for_good(tell_rollout: Tell) -> No
             await link.register(register("run.rollout.9"))
         with pytest.raises(RefusedError):
             await link.commit(PartialCommit(node_id=NodeId("run.rollout.9"), partials=()))
+
+    tell_rollout(story)
+
+
+def test_a_message_that_the_coordinator_would_not_read_is_refused_and_the_line_stays(
+    tell_rollout: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(_coordinator: Coordinator, link: CoordinatorLink) -> None:
+        await link.register(register())
+        pointer = link._pointer
+        monkeypatch.setattr(rollout_link, "MAX_BODY", 100)
+        parts = tuple(
+            Partial(lease=LeaseId(str(place)), attempt=0, tokens=(), logprobs=(), versions=()) for place in range(9)
+        )
+        with pytest.raises(RefusedError, match="413"):
+            await link.commit(PartialCommit(node_id=NodeId("run.rollout.0"), partials=parts))
+        assert link._pointer is pointer is not None
 
     tell_rollout(story)
 

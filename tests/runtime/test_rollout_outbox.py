@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from hexcloud.domain.fleet import NodeId
 from hexcloud.domain.generation import FinishKind, Generation
-from hexcloud.domain.lease import Lease, LeaseId
+from hexcloud.domain.lease import GroupId, Lease, LeaseId
 from hexcloud.domain.messages import Admit, LeaseRequest, Partial, Register
 from hexcloud.domain.plan import Role
+from hexcloud.domain.sample import Sample
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.coordinator_app import serving
 from hexcloud.runtime.rollout_link import CoordinatorLink, FindPointer
@@ -121,3 +122,14 @@ def test_what_leaves_in_one_call_is_bounded_and_never_nothing(lengths: list[int]
     for call in calls:
         assert 1 <= len(call) <= MAX_PER_CALL
         assert len(call) == 1 or sum(len(one.tokens) for one in call) <= max_tokens
+
+
+def test_prompts_count_to_what_fits_into_one_call() -> None:
+    made = [
+        Sample(
+            lease=LeaseId(str(place)), attempt=0, group=GroupId(0), index=place, epoch=0, prompt_ids=(1,) * 50,
+            tokens=(7,), logprobs=(-0.1,), versions=(0,), reward=0.0,
+        )
+        for place in range(4)
+    ]  # fmt: skip
+    assert len(fitting(made, max_tokens=102)) == 2

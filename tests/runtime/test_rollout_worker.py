@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hexcloud.domain.command import NodeSpec
 from hexcloud.domain.errors import EngineError, RequestRefusedError
 from hexcloud.domain.fleet import NodeId
+from hexcloud.domain.frozen import Frozen
 from hexcloud.domain.generation import FinishKind, Generation, GenerationRequest
-from hexcloud.domain.messages import LeaseRequest, PartialCommit, Register
+from hexcloud.domain.messages import LeaseRenewal, LeaseRequest, Register
 from hexcloud.domain.plan import Role
 from hexcloud.ports import Engine
 from hexcloud.runtime import rollout_work, rollout_worker
@@ -200,15 +202,22 @@ def test_long_work_renews_its_leases(
         async with at_work(link, rollout_spec, engines(0.3)) as worker:
             await until(lambda: worker.heartbeat().running == 16)
             renewed: list[int] = []
-            commit = link.commit
+            call = link._call
 
-            async def noted(message: PartialCommit) -> None:
-                renewed.append(len(message.partials))
-                await commit(message)
+            async def noted(method: str, path: str, message: Frozen | bytes | None = None) -> httpx.Response:
+                if path == "/leases/renew":
+                    assert isinstance(message, LeaseRenewal)
+                    renewed.append(len(message.leases))
+                assert path != "/partials", "a renewal sends no tokens"
+                return await call(method, path, message)
 
-            monkeypatch.setattr(link, "commit", noted)
+            monkeypatch.setattr(link, "_call", noted)
+            deadlines = dict(coordinator._admission.leases._deadline_s)
             await until(lambda: bool(renewed))
             assert renewed[0] == 16
+            await until(
+                lambda: all(coordinator._admission.leases._deadline_s[one] > deadlines[one] for one in deadlines)
+            )
 
     monkeypatch.setattr(rollout_worker, "RENEW_S", 0.1)
     tell_rollout(story)
@@ -260,8 +269,8 @@ def test_a_long_response_is_committed_in_parts_and_continued_by_another_worker_t
         continued = [(parked[place], made[place]) for place in parked if place in made]
         assert continued
         for part, sample in continued:
-            assert sample.tokens[:2] == part.tokens and len(part.tokens) == 2
-            assert sample.logprobs[:2] == part.logprobs
+            assert sample.tokens[:2] == part.opened().tokens and part.length == 2
+            assert sample.logprobs[:2] == part.opened().logprobs
             assert len(sample.versions) == len(sample.logprobs) == len(sample.tokens) > 2
 
     tell_rollout(story)
