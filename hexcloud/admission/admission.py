@@ -27,6 +27,9 @@ MAX_REPLACED_BATCHES = 4
 """Batches' worth of zero-variance groups replaced per step. Beyond that they are trained as they are, or a policy that
 solves every prompt would stop the run for ever."""
 
+MOST_BEGUN_TOKENS = 1 << 20
+"""Tokens of lost work in one grant, which is one answer of so many numbers; who has slots left asks again."""
+
 
 class Terms(Frozen):
     """What every lease of a run has in common. Times are real seconds."""
@@ -150,13 +153,15 @@ class Admission:
             return Granted()
         free = min(ask.want, self._slots.get(ask.worker, 0) - self._leases.count(ask.worker))
         leases: list[Lease] = []
-        while len(leases) < free:
+        begun = 0
+        while len(leases) < free and begun < MOST_BEGUN_TOKENS:
             needed = self._needed_version()
             if needed is None:
                 break
             if ask.epoch != self.epoch or not needed <= ask.version <= self.version:
                 return Granted(tuple(leases), must_load=not leases)
             leases.append(self._lease_next(ask, now_s, draw))
+            begun += len(leases[-1].prefix)
         return Granted(tuple(leases))
 
     def renew(self, lease: Lease, now_s: float) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hexcloud.admission import admission
 from hexcloud.admission.admission import MAX_REPLACED_BATCHES, Ask, Granted, Receipt
 from hexcloud.domain.lease import LeaseEnd, LeaseId
 from hexcloud.domain.response import Response
@@ -203,6 +204,15 @@ def test_a_beginning_outlives_attempts_that_add_to_it_and_machines_that_are_lost
     (idle,) = desk.leases("idle", 1)
     desk.admission.release(idle)
     assert desk.leases("b", 1)[0].prefix == (7, 8)
+
+
+def test_one_grant_holds_a_bounded_part_of_all_lost_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(terms())
+    for lease in desk.leases("lost", 4):
+        desk.admission.commit(lease, Response((7, 7), (-0.1, -0.1), (0, 0)), now_s=0.0)
+    desk.admission.leave("lost")
+    monkeypatch.setattr(admission, "MOST_BEGUN_TOKENS", 3)
+    assert [len(desk.ask("a", 4).leases) for _ in range(3)] == [2, 2, 4], "and then new work"
 
 
 def test_an_older_commit_that_arrives_late_does_not_shorten_the_parked_tokens() -> None:
