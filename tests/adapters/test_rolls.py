@@ -21,7 +21,7 @@ from hexcloud.simulator.clock import VirtualClock
 from hexcloud.simulator.world import small_market
 
 REGIONS = ("us-east-1", "us-west-2", "eu-west-1")
-QUICK = Patience(read_s=5.0, attempts=1, region_s=10.0)
+QUICK = Patience(read_s=30.0, attempts=1, region_s=60.0)
 
 
 def node(run: str, number: int) -> Node:
