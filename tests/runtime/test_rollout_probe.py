@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from hexcloud.domain.fleet import NodeId
-from hexcloud.domain.messages import Register
+from hexcloud.domain.messages import Heartbeat, Register
 from hexcloud.domain.plan import Role
 from hexcloud.runtime.coordinator import Coordinator
 from hexcloud.runtime.probe import MAX_PAYLOAD, LinkCap, ProbeServer
@@ -14,11 +14,19 @@ Story = Callable[[Coordinator, CoordinatorLink], Awaitable[None]]
 NODE = NodeId("run.rollout.0")
 
 
+async def ordered(coordinator: Coordinator, link: CoordinatorLink, target: str) -> None:
+    """Let a peer be there, so that the node is told to measure the way to it."""
+    await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
+    coordinator.register(Register(node_id=NodeId("run.trainer.0"), role=Role.TRAINER, slots=0, address=target))
+    beat = Heartbeat(node_id=NODE, epoch=0, version=-1, running=0, generated_tokens=0)
+    assert (await link.heartbeat(beat)).probe == (target,)
+
+
 def test_a_measured_link_reaches_the_coordinator(tell_rollout: Callable[[Story], None]) -> None:
     async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
-        await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
         peer = ProbeServer()
         await peer.start()
+        await ordered(coordinator, link, f"127.0.0.1:{peer.port}")
         await probe_and_report(link, NODE, f"127.0.0.1:{peer.port}", LinkCap(latency_s=0.005))
         await peer.close()
         (measured,) = coordinator.view().links
@@ -41,8 +49,8 @@ def test_a_head_whose_only_port_is_the_coordinators_is_measured_over_it(
     tell_rollout: Callable[[Story], None],
 ) -> None:
     async def story(coordinator: Coordinator, link: CoordinatorLink) -> None:
-        await link.register(Register(node_id=NODE, role=Role.ROLLOUT, slots=16, address="127.0.0.1:1"))
         target = (await link.url()).removeprefix("http://")
+        await ordered(coordinator, link, target)
         await probe_and_report(link, NODE, target, LinkCap())
         (measured,) = coordinator.view().links
         assert (measured.node_id, measured.target) == (NODE, target)
